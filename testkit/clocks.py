@@ -54,10 +54,11 @@ def stolen_share(before: tuple[int, int], after: tuple[int, int]) -> float:
 def standstill() -> Iterator[Callable[[], str]]:
     """Yields what says, afterwards, how the machine stood still meanwhile; nothing if it did not."""
     said = ""
-    # A process of its own: a thread would wait for this interpreter.
+    # A process of its own: a thread would wait for this interpreter. Ctrl-C is not for it.
     with subprocess.Popen(
-        [sys.executable, "-S", "-E", "-c", WATCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as watcher:
+        [sys.executable, "-S", "-E", "-c", WATCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as watcher:  # fmt: skip
         assert watcher.stdout is not None
         watcher.stdout.readline()
         before = processor_time()

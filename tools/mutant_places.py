@@ -65,4 +65,19 @@ PLACES: list[Mutant] = [
         ("over several racks, racks do not matter", "shares = tightest(offer.free_per_server, racks, gpus)",
          "shares = tightest(offer.free_per_server, 0 * racks, gpus)"),
     ),
+    *_of(
+        "core/layered/even.py", "tests/policies/place/delay/test_delay.py tests/core/layered/test_shaped.py",
+        ("a place sees servers that a shape cannot have", "seen = view if servers == 1 else", "seen = view or"),
+        ("a place may keep to another shape", "return set(view.cluster.counts(gpus).values()) == {each}",
+         "return True"),
+    ),
+    *_of(
+        "core/layered/pool.py", "tests/core/layered/test_pool.py",
+        ("who is not claimed waits for ever", "if not (view.running or pool.outcome.placed):", "if False:"),
+        ("who is not claimed never waits", "if not (view.running or pool.outcome.placed):", "if True:"),
+    ),
+    *_of(
+        "policies/place/delay/timers.py", "tests/policies/place/delay/test_delay.py",
+        ("waits of a shape count for all", "if job.job.per_server else str(gpus)", "if False else str(gpus)"),
+    ),
 ]  # fmt: skip

@@ -11,34 +11,47 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 STOP_S = (0.05, 0.3)
 APART = 4.0  # times as long between stops as in them: a fifth of the time
 MARK = "WEFT_STUTTER"
+STANDING = "TtZX"  # states of processes that do not run, and will not
 
 
-def family(root: int, mark: str) -> set[int]:
-    """The processes that run and descend from one, or have its mark in their environment: daemons lose their parents,
-    and some programs their environment."""
+def members(root: int, mark: str) -> dict[int, str]:
+    """The states of all processes that descend from one, or have its mark in their environment: daemons lose their
+    parents, and some programs their environment. What began after it and has a child with the mark belongs to it, too:
+    slurmstepd writes its title over its environment."""
     parents: dict[int, int] = {}
+    states: dict[int, str] = {}
+    born: dict[int, int] = {}
     found = {root}
-    runs = set()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         with suppress(OSError):  # it has ended, or is somebody else's
-            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-            parents[int(entry.name)] = int(parent)
-            if state not in "TtZX":  # who is stopped already is not ours to continue
-                runs.add(int(entry.name))
+            pid = int(entry.name)
+            states[pid], parents[pid], born[pid] = _stat(pid)
             if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.add(int(entry.name))
+                found.add(pid)
+    found |= {parents[pid] for pid in found & born.keys() if born.get(parents[pid], 0) > born.get(root, 0)}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
-    return found & runs
+    return {pid: states[pid] for pid in found & states.keys()}
+
+
+def _stat(pid: int) -> tuple[str, int, int]:
+    """The state and the parent of a process, and when it began (ticks)."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return words[0], int(words[1]), int(words[19])
+
+
+def family(root: int, mark: str) -> set[int]:
+    """Those that run. Who is stopped already is not ours to continue."""
+    return {pid for pid, state in members(root, mark).items() if state not in STANDING}
 
 
 def stop(root: int, mark: str) -> set[int]:
@@ -46,33 +59,42 @@ def stop(root: int, mark: str) -> set[int]:
     stopped: set[int] = set()
     try:
         while running := family(root, mark) - stopped:
-            stopped |= running
-            send(running, signal.SIGSTOP)
+            for pid in running:
+                with suppress(OSError):
+                    if _stat(pid)[0] not in STANDING:  # one that was not stopped yet may have stopped it just now
+                        stopped.add(pid)
+                        os.kill(pid, signal.SIGSTOP)
     except BaseException:
         go_on(stopped)
         raise
     return stopped
 
 
-def go_on(stopped: set[int]) -> None:
-    """Let processes that `stop` has stopped run again."""
-    send(stopped, signal.SIGCONT)
+def go_on(stopped: Iterable[int]) -> None:
+    """Let processes run again."""
+    for pid in stopped:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGCONT)
 
 
-def send(pids: set[int], what: signal.Signals) -> None:
-    """Send a signal to those that are still there."""
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, what)
+def busy(parent: int, root: int, mark: str) -> None:
+    """Keep a processor busy. If the process that stops the others is killed, they all run again."""
+    while os.getppid() == parent:
+        pass
+    go_on(members(root, mark))
 
 
 def stutter(command: Sequence[str], dice: random.Random) -> int:
     """Run a command and stop it again and again; say how often and for how long. Returns its exit status."""
     mark = f"{os.getpid()}-{time.time_ns()}"
     stops, stood_s = 0, 0.0
-    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
     began = time.monotonic()
     process = subprocess.Popen(command, env={**os.environ, MARK: mark})
+    code = f"from tools import stutter; stutter.busy({os.getpid()}, {process.pid}, {mark!r})"
+    here = Path(__file__).parent.parent
+    load = [subprocess.Popen([sys.executable, "-c", code], cwd=here, stderr=subprocess.DEVNULL) for _ in range(2)]
+    # Whoever ends this process means the command, which ends as it likes. Ctrl-C it hears itself.
+    before = {n: signal.signal(n, lambda n, _: process.send_signal(n)) for n in (signal.SIGTERM, signal.SIGHUP)}
     try:
         while process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
@@ -84,12 +106,14 @@ def stutter(command: Sequence[str], dice: random.Random) -> int:
             finally:
                 go_on(stopped)
                 stops, stood_s = stops + 1, stood_s + time.monotonic() - at
-    except KeyboardInterrupt:  # the command has heard it, too
+    except KeyboardInterrupt:
         process.wait()
     finally:
-        for busy in load:
-            busy.kill()
-            busy.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for one in load:
+            one.kill()
+            one.wait()
     print(f"stopped {stops} times, {stood_s:.1f} of {time.monotonic() - began:.1f} s", flush=True)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 

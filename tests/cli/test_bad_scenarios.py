@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
-from weft.workload.zoo.timings import GPUS
+from weft.workload.zoo.catalogue import gpus
 
 GOOD = """\
 [cluster]
@@ -207,7 +207,7 @@ def test_one_line(
     out, err = capsys.readouterr()
     assert (
         err
-        == f"error: {path}: {message.replace('{folder}', str(tmp_path)).replace('{gpus}', ', '.join(g.name for g in GPUS))}\n"
+        == f"error: {path}: {message.replace('{folder}', str(tmp_path)).replace('{gpus}', ', '.join(g.name for g in gpus()))}\n"
     )
     assert out == ""
     assert code == 2

@@ -24,7 +24,7 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"),
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(registry, "_BY_HAND", {layer: {} for layer in LAYERS})
+    monkeypatch.setattr(registry, "_BY_HAND", {layer: {} for layer in registry.GROUPS})
     return
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
-from weft.network.analytical import MODERN, Analytical, Dimension, Hierarchy, calibrated, iteration_s, scaled
+from weft.network.analytical import MODERN, Analytical, Dimension, Hierarchy, iteration_s
 from weft.network.cost import DALLY_TABLE_I, THEMIS, Cached, CostModel, Shape, TierTable
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.lower import Lowering
@@ -94,23 +94,6 @@ def test_engine_and_model_agree_over_one_server() -> None:
     engine.attach(0, lowering.program(FOUR, (0, 1)), 1)
     engine.run()
     assert engine.now == pytest.approx(iteration_s(FOUR, flat, (1, 2, 1)), rel=1e-9)
-
-
-@given(st.floats(1e-6, 10.0), st.sampled_from([((2,),), ((1, 1),)]))
-def test_calibration_is_within_one_percent(measured_s: float, shape: tuple[tuple[int, ...], ...]) -> None:
-    flat = flat_network(Dimension("switch", 1e9, 1e-9))
-    scale = calibrated(FOUR, flat, shape, measured_s)
-    assert Analytical(flat, {"m": scale}).exposed_s(FOUR, "m", shape) == pytest.approx(measured_s, rel=0.01)
-    assert Analytical(flat).exposed_s(scaled(FOUR, scale), "m", shape) == pytest.approx(measured_s, rel=0.01)
-
-
-def test_calibration_that_cannot_be() -> None:
-    slow = flat_network(Dimension("switch", 1e9, 1.0))
-    with pytest.raises(InputError, match="latencies alone"):
-        calibrated(FOUR, slow, ((2,),), 0.1)
-    silent = Profile("silent", (Compute("c", 1.0),), 2)
-    with pytest.raises(InputError, match="it sends nothing"):
-        calibrated(silent, MODERN, ((2,),), 0.1)
 
 
 def test_tables() -> None:

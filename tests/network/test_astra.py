@@ -18,8 +18,9 @@ import pytest
 from tests.workload.profiles.sums import totals
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
-from weft.network.analytical import DALLY, MODERN, Analytical, Dimension
+from weft.network.analytical import MODERN, OLDER, Analytical, Dimension
 from weft.network.astra import AstraSim, layer_text, network_text, read_network, read_system, system_text
+from weft.network.cost import Cached
 from weft.workload import zoo
 from weft.workload.profiles.layers import parse_layers
 
@@ -102,7 +103,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert found.rack.bytes_per_s == pytest.approx(MODERN.rack.bytes_per_s)
     assert found.rack.nic_latency_s == pytest.approx(MODERN.rack.nic_latency_s)
     (tmp_path / "s.txt").write_text(system_text(MODERN, (8, 2, 1)))
-    kinds = [d.kind for d in read_system(tmp_path / "s.txt", DALLY).dimensions]
+    kinds = [d.kind for d in read_system(tmp_path / "s.txt", OLDER).dimensions]
     assert kinds == ["switch"] * 3
 
 
@@ -232,7 +233,7 @@ def test_a_run_asks_for_each_shape_once(tmp_path: Path) -> None:
     kept = {n: next(job.profiles[n] for job in jobs if job.gpus == n) for n in (2, 4)}
     for job in jobs:
         job.profiles[job.gpus] = kept[job.gpus]
-    network = NetworkSpec(cost="astra-sim", program=str(program(tmp_path)), hierarchy=MODERN)
+    network = NetworkSpec(cost=Cached(AstraSim(program(tmp_path), MODERN)))
     result = simulate(toy_cluster(2, 2, 2), jobs, resolve("dally-nowait", order="nw-sens:7"), network, RunSpec())
     assert result.jobs["preemptions"].sum() > 20
     asked = (tmp_path / "log").read_text().count("asked")

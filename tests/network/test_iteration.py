@@ -14,8 +14,8 @@ from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Placement
 from weft.model.view import Spread
-from weft.network.analytical import Analytical
-from weft.network.cost import Shape
+from weft.network.analytical import MODERN, Analytical
+from weft.network.cost import Shape, TierTable
 from weft.network.estimates import example_placement
 from weft.network.iteration import play_on
 from weft.network.topologies import Machine, fat_tree, leaf_spine, single_switch
@@ -143,8 +143,8 @@ def test_vgg16_over_four_racks_takes_as_long_in_both_worlds() -> None:
         NetworkSpec(collective="halving-doubling"),
         NetworkSpec(sharing="ideal"),
         NetworkSpec(sharing="k-way"),
-        NetworkSpec(cost="analytical"),
-        NetworkSpec(cost="tiers"),
+        NetworkSpec(cost=Analytical(MODERN)),
+        NetworkSpec(cost=TierTable({})),
     ],
     ids=["tree", "halving-doubling", "ideal", "k-way", "analytical", "tiers"],
 )

@@ -15,7 +15,7 @@ from weft.policies.place.fitting import FirstFit
 from weft.runs.executors import _run_each, using
 from weft.runs.prepare import compile_kernels
 from weft.stacks import registry
-from weft.stacks.registry import LAYERS, register
+from weft.stacks.registry import register
 
 DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.toml"
 OWN = "from weft.policies.place.fitting import FirstFit\nclass Own(FirstFit):\n    '''Own.'''\n    name = 'own'\n"
@@ -24,7 +24,7 @@ OWN = "from weft.policies.place.fitting import FirstFit\nclass Own(FirstFit):\n 
 @pytest.fixture(autouse=True)
 def _known_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_kernels()
-    monkeypatch.setattr(registry, "_BY_HAND", {layer: {} for layer in LAYERS})
+    monkeypatch.setattr(registry, "_BY_HAND", {layer: {} for layer in registry.GROUPS})
 
 
 def compared(workers: int, **layers: Any) -> dict[str, Any]:

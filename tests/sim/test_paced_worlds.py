@@ -22,6 +22,7 @@ from weft.errors import EngineError, StackError
 from weft.model.job import Job
 from weft.model.plan import Candidate, State
 from weft.model.view import ClusterView
+from weft.network.analytical import MODERN, Analytical
 from weft.policies.pace.admission import Fair
 from weft.policies.pace.base import Pace
 from weft.policies.pace.flow import Flow
@@ -179,14 +180,14 @@ def test_what_a_network_does_not_allow_is_refused() -> None:
     for network, words in (
         ({"sharing": "k-way"}, 'network.sharing "k-way"'),
         ({"sharing": "ideal"}, 'network.sharing "ideal"'),
-        ({"cost": "analytical"}, 'network.cost "analytical"'),
+        ({"cost": Analytical(MODERN)}, 'network.cost "analytical"'),
     ):
         for pace in ("flow", "equal", "mcs"):
             refused = f"pace {pace} needs single flows on links, and {words} has none"
             with pytest.raises(StackError, match=refused):
                 weft.simulate({**scene, "network": network}, pace=pace)
     for network, words in (
-        (NetworkSpec(cost="analytical", packet_loss=0.01), "packet_loss is a property of links"),
+        (NetworkSpec(cost=Analytical(MODERN), packet_loss=0.01), "packet_loss is a property of links"),
         (NetworkSpec(sharing="k-way", foreign=(Foreign("a", "b"),)), "foreign traffic goes over links"),
     ):
         with pytest.raises(StackError, match=words):

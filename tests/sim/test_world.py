@@ -17,9 +17,10 @@ from weft.core.stack import Stack
 from weft.errors import EngineError
 from weft.model.job import Job
 from weft.model.profile import Compute, Profile
+from weft.network.cost import Tier, TierTable
 from weft.network.topologies import Machine, leaf_spine, single_switch
 from weft.results.run import RunResult
-from weft.sim import NetworkSpec, RunSpec, Tier, simulate
+from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.sim.world import SimWorld
 from weft.stacks import resolve
 from weft.testing import check_world, toy_cluster, toy_job
@@ -185,7 +186,7 @@ def test_needs_a_pace_first() -> None:
 def test_tiers() -> None:
     """Cost model "tiers": exposed communication is a part of the compute time, by how far apart the workers are."""
     cluster = leaf_spine(2, 2, Machine(gpus_per_server=2))
-    network = NetworkSpec(cost="tiers", tiers={"toy": Tier(0.1, 0.2, 0.5)})
+    network = NetworkSpec(cost=TierTable({"toy": Tier(0.1, 0.2, 0.5)}))
     for gpus, part in (((0, 1), 0.1), ((0, 2), 0.2), ((0, 4), 0.5)):
         job = toy_job("a", 2, 10, 1.0, 1e9)
         row = simulate(cluster, [job], Stack("s", Fixed({"a": gpus})), network).jobs.row(0, named=True)

@@ -18,7 +18,7 @@ from weft.stacks.registry import BUILT_IN, LAYERS, make, names, register
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(registry, "_BY_HAND", {layer: {} for layer in LAYERS})
+    monkeypatch.setattr(registry, "_BY_HAND", {layer: {} for layer in registry.GROUPS})
     registry._installed.cache_clear()
     yield
     registry._installed.cache_clear()
@@ -50,6 +50,13 @@ def test_near_misses(layer: str, text: str, message: str) -> None:
         make(layer, text)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", registry.ELSEWHERE)
+def test_what_is_not_installed_is_named_with_its_package(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "entry_points", lambda group: [])
+    with pytest.raises(StackError, match=f"{name} comes with weft-evidence, which is not installed here$"):
+        registry.find("costs" if name.startswith("dally") else "pace", name)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from weft.model import Candidate, Plan, State
 from weft.model.view import ClusterView
 from weft.policies.planners.base import Planner
 from weft.stacks import STACKS, describe, names, registry, resolve
-from weft.stacks.registry import LAYERS, register
+from weft.stacks.registry import register
 from weft.testing import ToyWorld, toy_cluster, toy_job
 from weft.testing.probes import Fixed, OneAtATime, Shift
 
@@ -47,7 +47,7 @@ class Single(OneAtATime):
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(registry, "_BY_HAND", {layer: {} for layer in LAYERS})
+    monkeypatch.setattr(registry, "_BY_HAND", {layer: {} for layer in registry.GROUPS})
     register("planners", "joint", Joint)
     register("interleave", "shifty", Shifty)
     register("pace", "single", Single)

@@ -130,7 +130,7 @@ class Starves(Backfill):
 
 
 class TurnsNowhere(Backfill):
-    def turn(self, job: JobView) -> tuple[float, float]:
+    def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         return (float("nan"), 0.0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -75,6 +76,33 @@ def test_what_a_hypervisor_takes_counts(monkeypatch: pytest.MonkeyPatch) -> None
     with standstill() as why:
         pass
     assert why() == "a hypervisor had 50% of the processor time"
+
+
+INTERRUPTED = """
+import os, signal, pytest
+
+@pytest.mark.alone
+def test_that_is_interrupted():
+    os.killpg(0, signal.SIGINT)  # what a terminal does
+    signal.pause()
+"""
+
+
+def test_ctrl_c_ends_the_tests_and_nothing_else_is_said(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("from testkit.clocks import pytest_runtest_protocol\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = alone\n")
+    (tmp_path / "test_it.py").write_text(INTERRUPTED)
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background is deaf to it
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path],
+            env={**os.environ, "PYTHONPATH": str(Path(clocks.__file__).parents[1])}, capture_output=True, text=True,
+            start_new_session=True, check=False,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, heard)
+    assert done.returncode == pytest.ExitCode.INTERRUPTED
+    assert (done.stderr, "KeyboardInterrupt" in done.stdout) == ("", True)
 
 
 RUN = ["function", "run", "/function"]

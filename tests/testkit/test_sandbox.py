@@ -25,6 +25,15 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert sandbox.missing() == "a Slurm of many nodes on one machine needs root"
 
 
+def test_who_looks_for_ports_before_others_are_used_gets_different_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Daemons begin to listen seconds after that. Other processes cannot bind what this one keeps, either."""
+    monkeypatch.setattr(sandbox.random, "randrange", lambda first, last: next(dice))
+    dice = iter([300, 300, 299, 299, 280])
+    assert sandbox.free_ports(17) == [*range(300 * 64 + 1, 300 * 64 + 18)]
+    assert sandbox.free_ports(17) == [*range(299 * 64 + 1, 299 * 64 + 18)]
+    assert sandbox.free_ports(64) == [*range(280 * 64 + 1, 281 * 64), 281 * 64 + 1]
+
+
 @pytest.mark.engine
 def test_another_installation_is_taken_by_its_prefix(tmp_path: Path) -> None:
     """Its programs here note that they were called, and go on as the packaged ones. Daemons, the sandbox's own commands

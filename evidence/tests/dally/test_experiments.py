@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from weft.network.by_shape import layer_files
 from weft_evidence.dally.experiments import factors
+from weft_evidence.dally.shapes import layer_files
 
 PAGE = Path(__file__).parents[3] / "docs" / "papers" / "dally.md"
 

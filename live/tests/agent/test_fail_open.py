@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from live.tests.agent.moments import wait
+from live.tests.agent.moments import PATIENCE_S, wait
 from live.tests.agent.stand_in import connected, watched
 from weft.network.topologies import Machine, leaf_spine
 from weft.stacks.registry import make
@@ -224,6 +225,8 @@ def test_whoever_lives_lets_go_of_what_a_silent_agent_has_paced(silent: str, tmp
     with connected() as ends:
         agent = Agent("local", tmp_path, near=True, patience_s=0.1 if silent == "agent" else 600.0)
         job = agent.jobs["a"] = watched("a", ends)
+        if silent == "agent":  # also where it has been silent before, and gave no sign when it woke up
+            assert select.select([agent._guardian.stdout], [], [], PATIENCE_S)[0]
         agent.order("a", 1e6, 1e6)
 
         def free() -> bool:

@@ -49,7 +49,7 @@ class OtherUser:
         """A command."""
         return subprocess.run(
             argv, env={**self.box.environment, "HOME": str(self.work), **(environment or {})}, user=self.known.pw_uid,
-            group=self.known.pw_gid, extra_groups=[], cwd=self.work, capture_output=True, text=True, timeout=45,
+            group=self.known.pw_gid, extra_groups=[], cwd=self.work, capture_output=True, text=True, timeout=240,
             check=False,
         )  # fmt: skip
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from live.tests.slurm.serving import Serving
+from live.tests.slurm.serving import Serving, until_there
 from testkit.sandbox import Sandbox
 from weft.cli.main import run
 from weft.workload.traces.reading import read
@@ -57,12 +57,13 @@ def test_a_day_in_the_life(serving: Serving, box: Sandbox, launch: Launch, tmp_p
     trace = tmp_path / "trace.csv"
     first = launch("--world", "slurm", "--stack", "dally", "--record", str(trace))
     says = "model=resnet50 iterations=100"
-    brief, long = serving.sbatch(2, "sleep 3", says=says), serving.sbatch(8, "sleep 60", says=says)
+    brief, long = (serving.sbatch(n, until_there(tmp_path / f"go{n}"), says=says) for n in (2, 8))
     odd = serving.sbatch(1, says="model=resnet51")
     box.wait(lambda: listed(capsys) == {brief: "running", long: "running", odd: "refused"})
     first.kill()
     first.wait()
     second = launch("--metrics", "0", "--record", str(trace))
+    (tmp_path / "go2").touch()
     box.wait(lambda: listed(capsys).get(brief) == "finished")
     assert run(["queue"]) == 0
     assert "'resnet51' is not in the zoo" in " ".join(capsys.readouterr().out.split())

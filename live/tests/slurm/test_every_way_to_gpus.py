@@ -23,7 +23,7 @@ from testkit.sandbox import Sandbox, missing
 from weft.testing import toy_cluster
 from weft_live.server.profiles import Profiles
 from weft_live.slurm.records import read_jobs, read_nodes
-from weft_live.slurm.request import describe
+from weft_live.slurm.request import describe, on_fewest_nodes
 from weft_live.slurm.setup import HOOK, hook
 from weft_live.slurm.topology import read_cluster, unusable
 
@@ -46,6 +46,12 @@ SBATCH: tuple[tuple[str, int | str], ...] = (
     ("--gpus-per-task=2 --ntasks=3", 6),
     ("--gpus-per-task=2 --nodes=2 --ntasks-per-node=2", 8),
     ("--gpus-per-socket=1 --sockets-per-node=2", "does not plan --gpus-per-socket"),
+    ("--gpus-per-node=2 --nodes=2 --ntasks=2 --cpus-per-task=2", 4),  # Slurm guesses that it has three nodes
+    ("--gpus-per-node=2 --nodes=1 --ntasks=64 --cpus-per-task=4 --overcommit", 2),  # or four
+    ("--gpus-per-node=2 --ntasks=1 --cpus-per-task=8", 2),
+    ("--gpus-per-node=2 --nodes=1-2 --ntasks=4 --cpus-per-task=2", 2),
+    ("--gpus-per-node=2 --ntasks=40 --cpus-per-task=2", 4),  # a node has 64
+    ("--gpus-per-node=2 --ntasks=128", 4),
     ("--gres=gpu", 1),
     ("--gres=gpu:2", 2),
     ("--gres=gpu:2 --nodes=2", 4),
@@ -244,7 +250,8 @@ def outcome(box: Sandbox, user: OtherUser, case: Case, done: subprocess.Complete
     key = done.stdout.strip()
     record = next(record for record in read_jobs(box.slurm.jobs()) if record.number == key)
     if record.pending and record.held and record.batch:
-        return Became(0, done.stderr, describe(record, key, Profiles(toy_cluster())).gpus)
+        asked = on_fewest_nodes(record, read_nodes(box.slurm.nodes()))
+        return Became(0, done.stderr, describe(asked, key, Profiles(toy_cluster())).gpus)
     path = user.work / f"{key}.out"
     box.wait(lambda: path.exists() and "StdOut=" in path.read_text())
     return Became(0, done.stderr, has=path.read_text())

@@ -199,7 +199,7 @@ def test_a_second_server_yields_in_words(serving: Serving, box: Sandbox, tmp_pat
     """Two folders on one Slurm: the one that began later ends when it sees the other's note; nothing is requeued. When
     the first has ended for good, another may take its jobs over."""
     first = serving.start()
-    job = serving.sbatch(8, "sleep 30")
+    job = serving.sbatch(8, "sleep 600")
     serve_until(first, running(first, job))
     other = Serving(box, tmp_path / "other")
     second = other.start()

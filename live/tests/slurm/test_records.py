@@ -63,6 +63,8 @@ def test_both_versions_say_the_same() -> None:
         ({"tres_per_node": "", "tres_per_job": "gres:gpu:a100:16"}, {"gpus": 16}),
         ({"tres_per_node": "", "tres_per_task": "gres/gpu=2", "tasks": number(4)}, {"gpus": 8}),
         ({"tres_per_node": ""}, {"gpus": 0}),
+        ({"node_count": number(3), "max_nodes": number(2)}, {"gpus": 8, "node_count": 2}),
+        ({"tres_req_str": "cpu=8,mem=1000M,node=2,billing=8"}, {"nodes_at_least": 2}),
         ({"exit_code": 9}, {"signal": 9, "exit_code": 0}),
         ({"exit_code": {"return_code": number(0), "signal": {"id": number(15)}}}, {"signal": 15}),
         ({"het_job_id": number(12)}, {"het": True}),

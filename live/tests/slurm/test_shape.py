@@ -8,7 +8,8 @@ import pytest
 
 from live.tests.slurm.serving import Serving, ended, environment, running, serve_until
 from weft.errors import InputError
-from weft_live.slurm.records import Record
+from weft_live.slurm.records import Node, Record
+from weft_live.slurm.request import on_fewest_nodes
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,22 @@ def test_what_a_request_says_about_its_shape(asked: dict[str, int], gpus: int, e
     assert (made.gpus, made.gpus_on_each_node) == (gpus, each)
 
 
+@pytest.mark.parametrize(
+    ("asked", "nodes"),
+    [
+        ({"node_count": 2, "tasks": 1, "cpus_per_task": 8}, 1),
+        ({"node_count": 3, "tasks": 4, "cpus_per_task": 8, "nodes_at_least": 2, "nodes_at_most": 4}, 2),
+        ({"node_count": 2, "tasks": 40, "cpus_per_task": 2}, 2),  # they do not fit on one
+        ({"node_count": 2, "tasks": 4, "cpus_per_task": 2, "tasks_per_node": 2}, 2),
+        ({"node_count": 2, "tasks": 128}, 2),
+        ({"node_count": 2, "tasks": 1, "cpus_per_task": 8, "nodes_at_least": 0}, 2),  # a version that does not say
+    ],
+)
+def test_a_guess_of_slurm_gives_no_job_more_nodes(asked: dict[str, int], nodes: int) -> None:
+    made = Record("17", "17", "PENDING", False, True, gpus_per_node=2, **{"nodes_at_least": 1, **asked})  # type: ignore[arg-type]
+    assert on_fewest_nodes(made, [Node("n1", True, 8, cpus=64), Node("n2", True, 8, cpus=32)]).gpus == 2 * nodes
+
+
 def test_a_shape_that_is_not_even_is_refused() -> None:
     made = Record("17", "17", "PENDING", False, True, gpus_per_job=8, nodes_at_most=3, node_count=3)
     with pytest.raises(InputError, match="wants 8 GPUs on 3 nodes, which is not the same number on each"):
@@ -40,7 +57,7 @@ def test_a_job_gets_the_shape_that_it_asks_for(serving: Serving, tmp_path: Path)
     """With three GPUs free on each node a job of one node with eight waits, and a job that leaves its shape to weft is
     spread; srun runs every task of both."""
     server = serving.start()
-    fillers = [serving.sbatch(5, "sleep 60", "--nodes=1") for _ in range(16)]
+    fillers = [serving.sbatch(5, "sleep 600", "--nodes=1") for _ in range(16)]
     serve_until(server, running(server, *fillers))
     whole = f"sh -c 'env > {tmp_path}/whole; srun -l hostname > {tmp_path}/whole.tasks'"
     free = f"sh -c 'env > {tmp_path}/free; srun -l hostname > {tmp_path}/free.tasks'"

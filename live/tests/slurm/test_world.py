@@ -71,10 +71,23 @@ def test_tasks_for_each_gpu_run_as_they_were_asked_for(serving: Serving, box: Sa
         assert len((tmp_path / f"tasks{asks}").read_text().splitlines()) == 8
 
 
+# Its first start reports one iteration over and over until it is stopped.
+LINGERS = """
+import os, time, weft
+for step in range(weft.resume_step(), 60):
+    weft.progress(step)
+    while step == 30 and os.environ["WEFT_ATTEMPT"] == "1":
+        time.sleep(0.05)
+        weft.progress(step)
+    time.sleep(0.02)
+weft.progress(60)
+"""
+
+
 def test_a_short_job_preempts_a_long_one_which_goes_on_elsewhere(serving: Serving, tmp_path: Path) -> None:
     server = serving.start(f"srsf-preemptive{EVEN}")
     says = "iterations={} iteration_s=0.05"
-    long = serving.sbatch(128, python(tmp_path, LOOP, 0.05, 60), says=says.format(60))
+    long = serving.sbatch(128, python(tmp_path, LINGERS), says=says.format(60))
     # The job's own report counts here: until it reports, the world only estimates how far it is.
     serve_until(server, lambda: running(server, long)() and server.world.attempt(long, 1).progress().step > 5)
     short = serving.sbatch(8, python(tmp_path, LOOP, 0.05, 4), says=says.format(4))
@@ -94,7 +107,7 @@ def test_a_job_is_placed_again_on_other_nodes(drained_first: bool, serving: Serv
     """Stopped on a node that is drained: it goes to another. If weft heard of the end before it heard of the drain, it
     has been sent there again: that start is given up, not waited for."""
     server = serving.start()
-    job = serving.sbatch(8, "sleep 60")
+    job = serving.sbatch(8, "sleep 600")
     serve_until(server, running(server, job))
     first = state(box, job).split()[-1]
     assert state(box, job) == f"RUNNING None {first}"
@@ -139,39 +152,47 @@ def planner() -> Planner:
     return resolve(f"fifo{EVEN}").planner
 
 
-# Tells how long it is held, before each of thirty iterations that fit both gates.
+# Tells between which moments it is told to begin each iteration, and whether it is held. It ends when the later gate
+# has held it seven times, at moments that are no openings of the first one.
 REPORT = """
-import os, sys, time, weft
-for step in range(30):
+import math, os, sys, time, weft
+zero = float(os.environ["WEFT_SHIFT"].partition("/")[0]) - 1.0
+def opens(first, last, epoch_s, period_s):
+    return math.ceil((first - zero - epoch_s - 1e-3) / period_s) * period_s <= last - zero - epoch_s + 1e-3
+left = 7
+for step in range(400):
+    before = time.time()
     delay = weft.progress(step)
-    time.sleep(delay)
+    told = before + delay, time.time() + delay
+    at = opens(*told, 1.0, 0.2), opens(*told, 2.0, 0.24)
     with open(f"{sys.argv[1]}.{os.environ['SLURM_PROCID']}", "a") as file:
-        print(step, delay, time.time(), os.environ["WEFT_SHIFT"], os.environ["SLURMD_NODENAME"], file=file)
+        print(step, int(delay > 0), *map(int, at), os.environ["WEFT_SHIFT"], os.environ["SLURMD_NODENAME"], file=file)
+    time.sleep(delay)
+    left -= delay > 0 and at == (False, True)
+    if not left:
+        break
     time.sleep(0.17)
 """
 
 
 def test_a_shift_reaches_every_task_and_the_running_job(serving: Serving, tmp_path: Path) -> None:
     """The gate of the start is in the environment of all four tasks on two nodes, and holds their iterations; the gate
-    that is set while they run holds the later ones: every one begins at its opening, by the clock of the machine."""
+    that is set while they run holds the later ones: every one is told to begin at an opening."""
     server = serving.start(Stack("shifted", Waking(planner(), 0.1), Shifted()))
     script = f"srun {' '.join(python(tmp_path, REPORT, tmp_path / 'seen'))}"
     # Iterations are said to be long, so that no estimate made before the first report reaches five of them.
-    job = serving.sbatch(16, script, "--ntasks=4", says="iterations=50 iteration_s=30")
+    job = serving.sbatch(16, script, "--ntasks=4", says="iterations=400 iteration_s=30")
     serve_until(server, ended(server, job))
-    zero = server.world.clock.wall_s
     nodes = set()
     for rank in range(4):
         rows = [line.split() for line in (tmp_path / f"seen.{rank}").read_text().splitlines()]
-        nodes.add(rows[0][4])
-        assert {row[3] for row in rows} == {f"{zero + 1.0:.6f}/0.2/0.05"}
-        held = [float(row[2]) - zero for row in rows if float(row[1]) > 0]
-        assert len(held) >= 15, "iterations are held"
-        early = [(at - 1.0) % 0.2 for at in held[:4]]
-        assert sum(phase < 0.06 for phase in early) >= 3, f"they begin at openings of the first gate: {early}"
-        late = [(at - 2.0) % 0.24 for at in held[-10:]]
-        assert sum(phase < 0.06 for phase in late) >= 7, f"and then at those of the later one: {late}"
+        nodes.add(rows[0][5])
+        assert {row[4] for row in rows} == {f"{server.world.clock.wall_s + 1.0:.6f}/0.2/0.05"}
+        held = [(int(step), first == "1", later == "1") for step, is_held, first, later, *_ in rows if is_held == "1"]
+        assert all(first or later for _, first, later in held), "they begin at openings"
+        assert sum(later and not first for _, first, later in held) == 7, "at last at those of the later gate"
         if rank == 0:
+            assert all(first for step, first, _ in held if step < 5), "at first at those of the first one"
             assert server.world.attempt(job, 1).progress().step == int(rows[-1][0])
     assert len(nodes) == 2
 
@@ -200,7 +221,7 @@ def test_the_controller_is_killed_and_comes_back(
     serve_until(server, lambda: bool(serving.said))
     server.run(server.world.now() + absent_s)
     assert running(server, long, brief)(), "no news is no news"
-    box.slurm.limit_s = 10.0
+    box.slurm.limit_s = 60.0
     box.start_controller()
     serve_until(server, ended(server, brief, unwanted))
     assert serving.statuses() == {long: "", brief: "finished", unwanted: "cancelled"}
@@ -238,10 +259,10 @@ def test_a_controller_that_hangs_does_not_hold_weft_up(serving: Serving, box: Sa
 def test_a_job_is_warned_and_has_its_grace(serving: Serving, box: Sandbox, tmp_path: Path) -> None:
     """It traps the signal that it named, saves, and leaves by itself within its grace: it is stopped, not finished."""
     server = serving.start(f"srsf-preemptive{EVEN}")
-    script = f"trap 'sleep 1; touch {tmp_path}/saved; exit 0' USR1; while true; do sleep 0.1; done"
+    traps = f"trap 'sleep 1; touch {tmp_path}/saved; exit 0' USR1; touch {tmp_path}/traps"
+    script = f"{traps}; while true; do sleep 0.1; done"
     long = serving.sbatch(128, f'sh -c "{script}"', says="iterations=900 iteration_s=1 grace_s=20 signal=USR1")
-    serve_until(server, running(server, long))
-    time.sleep(0.5)
+    serve_until(server, lambda: running(server, long)() and (tmp_path / "traps").exists())
     short = serving.sbatch(8, "sleep 0.1", says="iterations=1 iteration_s=0.1")
     serve_until(server, ended(server, short))
     assert (tmp_path / "saved").exists()
@@ -292,12 +313,12 @@ def test_failures_are_started_again_as_often_as_the_job_says(serving: Serving) -
 
 def test_what_weft_did_not_start_is_left_alone(serving: Serving, box: Sandbox) -> None:
     """A job that an administrator let pass has GPUs of n1: weft stays away from that node until it is over."""
-    stray = serving.sbatch(2, "sleep 60")
+    stray = serving.sbatch(2, "sleep 600")
     box.run("scontrol", "update", f"JobId={stray}", "ReqNodeList=n1")
     box.run("scontrol", "release", stray)
     box.wait(lambda: state(box, stray).startswith("RUNNING"))
     server = serving.start()
-    job = serving.sbatch(8, "sleep 60")
+    job = serving.sbatch(8, "sleep 600")
     serve_until(server, running(server, job))
     assert state(box, job) == "RUNNING None n2"
     assert server.world.down[0] == f"job {stray}, which weft did not start, has GPUs of it"

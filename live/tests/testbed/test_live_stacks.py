@@ -116,11 +116,8 @@ class Ran:
 
 
 def test_dally_with_cassini_shifts_jobs_that_nobody_edited(bed: Testbed, tmp_path: Path) -> None:
-    for n in range(2):  # one retry: others may use this machine
-        ran = Ran(bed, tmp_path / str(n), resolve("dally+cassini"), 18)
-        slowest = max(np.median(t.iterations_s[-SEEN:]) for t in ran.timings)
-        if ran.both < 0.2 and slowest < 1.2 * 0.268:
-            break
+    ran = Ran(bed, tmp_path, resolve("dally+cassini"), 18)
+    slowest = max(np.median(t.iterations_s[-SEEN:]) for t in ran.timings)
     assert ran.gates == {"a", "b"}
     assert HELD in ran.limits  # held at their gates
     assert ran.both < 0.2

@@ -189,9 +189,8 @@ def entrants(site: Site, stacks: Sequence[str], asked: Sequence[str]) -> tuple[l
                 raise
             refused[text] = str(error)
             continue
-        needs = stack.planner.needs | stack.interleave.needs | stack.pace.needs
         adapts = stack.suited is not None  # it needs no lengths, but uses them here, where they are known
-        found.append(Entrant(text, Fact.ITERATIONS_LEFT not in needs and not adapts))
+        found.append(Entrant(text, Fact.ITERATIONS_LEFT not in stack.needs and not adapts))
     return found, refused
 
 

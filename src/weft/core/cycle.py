@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from weft.core.capabilities import refuse
 from weft.core.checker import check
@@ -63,13 +64,11 @@ class Core:
         if not candidates:
             raise DecisionError(f"{stack.planner.name} proposed nothing; a planner proposes at least the plan as it is")
 
-        # 4. Interleave: add plans of its own if it has any, choose one and set its gates.
-        for i, placements in stack.interleave.vary(view, candidates):
-            candidates = [*candidates, stack.planner.relocated(candidates[i], placements)]
+        # 4. Interleave: choose one and set its gates.
         pick = stack.interleave.pick(view, candidates, self.interleave_state)
 
         # 5. Turn the difference between plan and present into decisions; each start gets its turn on shared GPUs.
-        decisions = decide(table, pick, stack.planner.shares_gpus, stack.planner.turn)
+        decisions = decide(table, pick, stack.planner.shares_gpus, partial(stack.planner.turn, view))
 
         # 6. Check them. A refusal raises before any decision is written down or committed. The table then holds what
         # the world has reported and the cycle is counted, but no job has moved and the policies' memory is as it was.

@@ -39,3 +39,9 @@ class Stack:
                 f"stack {self.name}: {self.interleave.name} assumes that a GPU has one job, and {self.planner.name} "
                 "shares GPUs; use a place that does not, or leave the shifts out"
             )
+
+    @property
+    def needs(self) -> frozenset[Fact]:
+        """What must be known about jobs; a planner that is fitted to its world makes do with what is known there."""
+        planner = self.planner.needs if self.suited is None else frozenset[Fact]()
+        return planner | self.interleave.needs | self.pace.needs

@@ -40,10 +40,12 @@ class View:
         self._decision = 0
         self._news = True
         self._passes: Callable[[int, JobView], bool] | None = None
+        self._done: dict[str, int] = {}  # jobs that run, at this moment: the world is asked once
 
     def move_to(self, now: float, decision: int, news: bool = True) -> None:
         """The moment at which policies are asked next."""
         self._now, self._decision, self._news = now, decision, news
+        self._done.clear()
 
     @property
     def now(self) -> float:
@@ -121,10 +123,13 @@ class View:
                 f"a policy asked how far job {job_id} is, which the {self._world.name} world does not know; "
                 "policies say so in `needs`"
             )
-        job = self._table.jobs[job_id]
-        if job.started_s is not None:
-            return self._world.iterations_done(job_id)
-        return job.saved_iterations
+        found = self._done.get(job_id)
+        if found is None:
+            job = self._table.jobs[job_id]
+            if job.started_s is None:
+                return job.saved_iterations
+            found = self._done[job_id] = self._world.iterations_done(job_id)
+        return found
 
     def iterations_left(self, job_id: str) -> int:
         return self._table.jobs[job_id].job.iterations - self.iterations_done(job_id)

@@ -7,9 +7,10 @@ one is done. A list of phases (compute, then communication) is shorthand for a c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
+from typing import Any
 
 from weft.errors import InputError
 
@@ -97,6 +98,19 @@ class Profile:
             before = tuple(ends)
         return Profile(name, tuple(tasks), workers, memory_bytes)
 
+    def as_json(self) -> dict[str, Any]:
+        """The profile as a JSON-able value; `type` says what a task is."""
+        kinds = ("compute" if isinstance(task, Compute) else "transfer" for task in self.tasks)
+        return {
+            **{each.name: getattr(self, each.name) for each in fields(self)},
+            "tasks": [{"type": kind, **asdict(task)} for kind, task in zip(kinds, self.tasks, strict=True)],
+        }
+
+    @staticmethod
+    def from_json(saved: Mapping[str, Any]) -> Profile:
+        """The profile that `as_json` was asked for."""
+        return Profile(**{**saved, "tasks": tuple(_task(**task) for task in saved["tasks"])})
+
     @cached_property
     def compute_s(self) -> float:
         """Longest compute path of one iteration: the iteration time on an infinitely fast network."""
@@ -123,6 +137,14 @@ class Profile:
     def ranks(self, task: Task) -> Iterable[int]:
         """Ranks that take part in a task."""
         return range(self.workers) if task.workers is None else task.workers
+
+
+def _task(
+    after: Sequence[int], workers: Sequence[int] | None = None, type: str = "", kind: str = "", **values: Any
+) -> Task:
+    """A task by its fields; snapshots of earlier versions call its type `kind`."""
+    made = Compute if (type or kind) == "compute" else Transfer
+    return made(after=tuple(after), workers=None if workers is None else tuple(workers), **values)
 
 
 def _check(profile: Profile) -> None:

@@ -82,22 +82,24 @@ class Spread:
     def of(cluster: Cluster, gpus: Placement) -> Spread:
         """Spread of a placement."""
         known = cluster.known["spreads"]
-        found = known.get(gpus)
+        found: Spread | None = known.get(gpus)
         if found is None:
             servers = set(cluster.server_of_gpu[list(gpus)].tolist())
-            found = (len(servers), len(set(cluster.rack_of_server[list(servers)].tolist())))
             if len(known) >= _SPREADS:
                 known.clear()
-            known[gpus] = found
-        return Spread(*found)
+            found = known[gpus] = Spread(len(servers), len(set(cluster.rack_of_server[list(servers)].tolist())))
+        return found
 
     @staticmethod
     def closest(cluster: Cluster, workers: int) -> Spread:
         """The spread of that many workers, as close together as the cluster allows, if its servers and racks are all
         alike."""
-        servers = -(-workers // cluster.largest_server)
-        per_rack = max(1, len(cluster.servers) // max(1, cluster.n_racks))
-        return Spread(servers, -(-servers // per_rack))
+        found: Spread | None = cluster.known["closest spreads"].get(workers)
+        if found is None:
+            servers = -(-workers // cluster.largest_server)
+            per_rack = max(1, len(cluster.servers) // max(1, cluster.n_racks))
+            found = cluster.known["closest spreads"][workers] = Spread(servers, -(-servers // per_rack))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

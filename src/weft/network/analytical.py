@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
 
 from weft.errors import InputError
 from weft.model.flows import FlowGroup
@@ -96,30 +98,18 @@ class Hierarchy:
         return sum(d.all_to_all_s(size, n) for d, n in zip(self.dimensions, units, strict=True))
 
 
-def _dimension(kind: str, gbps: float, latency_us: float, nic_latency_us: float = 0.0) -> Dimension:
+def dimension(kind: str, gbps: float, latency_us: float, nic_latency_us: float = 0.0) -> Dimension:
+    """Links as a scenario describes them, in Gbit/s and microseconds."""
     return Dimension(kind, gbps_to_bytes_per_s(gbps), latency_us * 1e-6, nic_latency_us * 1e-6)
 
 
 # Dally, section III-C: NVSwitch 900 GB/s (both directions), Quantum 400 Gbit/s, Spectrum 800 Gbit/s.
 # The latencies are ours.
 MODERN = Hierarchy(
-    _dimension("switch", 3600, 1.0), _dimension("switch", 400, 2.0, 1.0), _dimension("switch", 800, 10.0, 1.0)
-)
-# The Dally authors' simulator: ASTRA-sim reads bandwidths in GB/s, so the numbers of the paper's text count as such; 5
-# and 50 microseconds inside and between racks, none on a machine; rings outside machines, as in their network files.
-DALLY = Hierarchy(
-    _dimension("fully-connected", 7200, 0.0), _dimension("ring", 3200, 5.0), _dimension("ring", 6400, 50.0)
-)
-# The machine of their NVSwitch file: two groups of four GPUs, 600 GB/s, half a microsecond between the groups. It has
-# nothing outside.
-DALLY_MACHINE = Hierarchy(
-    _dimension("fully-connected", 4800, 0.0), _dimension("ring", 4800, 0.5), _dimension("ring", 4800, 0.5)
+    dimension("switch", 3600, 1.0), dimension("switch", 400, 2.0, 1.0), dimension("switch", 800, 10.0, 1.0)
 )
 # The older set: PCIe, InfiniBand of 50 Gbit/s with tens of microseconds; 10 Gbit/s Ethernet between racks is ours.
-OLDER = Hierarchy(_dimension("ring", 64, 5.0), _dimension("switch", 50, 20.0, 5.0), _dimension("switch", 10, 50.0, 5.0))
-
-
-_TOLERANCE = 1e-4  # relative error at which a calibration ends: a hundredth of the accuracy asked for
+OLDER = Hierarchy(dimension("ring", 64, 5.0), dimension("switch", 50, 20.0, 5.0), dimension("switch", 10, 50.0, 5.0))
 
 
 class Analytical(CostModel):
@@ -128,9 +118,19 @@ class Analytical(CostModel):
     `scale` multiplies a model's bytes (what `weft calibrate` finds).
     """
 
+    name = "analytical"
+    reads = frozenset({"hierarchy", "astra_network", "astra_system", "scale"})
+
     def __init__(self, hierarchy: Hierarchy, scale: Mapping[str, float] | None = None) -> None:
         self.hierarchy = hierarchy
         self.scale = scale or {}
+
+    @classmethod
+    def from_network(cls, said: Mapping[str, Any], folder: Path) -> Self:
+        """Over the tiers that [network] describes."""
+        from weft.network.astra import hierarchy_of
+
+        return cls(hierarchy_of(said, folder), said["scale"])
 
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
         """Iteration time over this shape, less the compute time."""
@@ -177,66 +177,3 @@ def _transfer_s(
         outermost = [d for d, k in zip(hierarchy.dimensions, shape, strict=True) if k > 1][-1]
         return size / outermost.bytes_per_s + outermost.latency_s + outermost.nic_latency_s
     return hierarchy.all_reduce_s(size, shape)
-
-
-def scaled(profile: Profile, scale: float) -> Profile:
-    """The profile with every transfer's bytes multiplied."""
-    tasks = tuple(replace(t, bytes=t.bytes * scale) if isinstance(t, Transfer) else t for t in profile.tasks)
-    return replace(profile, tasks=tasks)
-
-
-def slowed(profile: Profile, factor: float) -> Profile:
-    """The profile with every computation's seconds multiplied."""
-    tasks = tuple(replace(t, seconds=t.seconds * factor) if isinstance(t, Compute) else t for t in profile.tasks)
-    return replace(profile, tasks=tasks)
-
-
-def compute_factor(profile: Profile, hierarchy: Hierarchy, shape: Shape, share: float) -> float:
-    """The factor on a profile's compute time at which exposed communication over `shape` is that share of it.
-
-    The Dally authors calibrate in this way: bytes stay as they are, and the GPU is made faster. The share falls as the
-    factor grows, so the factor is found by halving.
-    """
-
-    def found(factor: float) -> float:
-        faster = slowed(profile, factor)
-        return iteration_s(faster, hierarchy, units(shape)) / faster.compute_s - 1.0
-
-    low, high = 1e-9, 1e9  # halved on a logarithmic scale: factors of a ten thousandth are usual
-    if not found(high) <= share <= found(low):
-        raise InputError(f"calibrate {profile.name}: no speed of computing gives a share of {share:.4g}")
-    for _ in range(200):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if found(middle) > share else (low, middle)
-        if high / low <= 1.0 + 1e-12:
-            break
-    return high
-
-
-def calibrated(profile: Profile, hierarchy: Hierarchy, shape: Shape, exposed_s: float) -> float:
-    """The factor on a profile's bytes at which the exposed communication over `shape` is `exposed_s`.
-
-    Exposed communication grows with the factor, so it is found by halving. Raises InputError where no factor does it:
-    latencies alone take longer.
-    """
-
-    def exposed(scale: float) -> float:
-        return iteration_s(profile, hierarchy, units(shape), scale) - profile.compute_s
-
-    least = exposed(0.0)
-    if exposed_s < least * (1 - _TOLERANCE):
-        raise InputError(
-            f"calibrate {profile.name}: {exposed_s:.4g} s were measured, but latencies alone hold it up for "
-            f"{least:.4g} s; lower the latencies of the network"
-        )
-    low, high = 0.0, 1.0
-    while exposed(high) < exposed_s:
-        low, high = high, 2.0 * high
-        if high > 1e12:
-            raise InputError(f"calibrate {profile.name}: it sends nothing, so no factor gives {exposed_s:.4g} s")
-    for _ in range(200):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if exposed(middle) < exposed_s else (low, middle)
-        if high - low <= 1e-12 * high:
-            break
-    return high

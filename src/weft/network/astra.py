@@ -16,11 +16,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
-from weft.network.analytical import Dimension, Hierarchy
+from weft.network.analytical import MODERN, OLDER, Analytical, Dimension, Hierarchy, dimension
 from weft.network.cost import CostModel, Shape, units
 from weft.workload.profiles.layers import CYCLE_S, read_text
 
@@ -81,6 +81,21 @@ def read_system(path: str | Path, hierarchy: Hierarchy) -> Hierarchy:
     dimensions = zip(hierarchy.dimensions, algorithms, strict=True)
     machine, rack, network = (replace(d, kind=_KIND_OF.get(name, d.kind)) for d, name in dimensions)
     return Hierarchy(machine, rack, network, found.get("collective-optimization") == "localBWAware")
+
+
+def hierarchy_of(said: Mapping[str, Any], folder: Path) -> Hierarchy:
+    """The tiers of links that a [network] section describes; its files are relative to `folder`."""
+    own = said["hierarchy"]
+    if own is not None and said["astra_network"] is not None:
+        raise InputError("network.hierarchy excludes astra_network; remove one of them")
+    if said["astra_network"] is not None:
+        hierarchy = read_network(folder / said["astra_network"])
+    elif isinstance(own, str) or own is None:
+        hierarchy = OLDER if own == "older" else MODERN
+    else:
+        machine, rack, network = (dimension(**own[tier]) for tier in ("machine", "rack", "network"))
+        hierarchy = Hierarchy(machine, rack, network, own["shrinking"])
+    return hierarchy if said["astra_system"] is None else read_system(folder / said["astra_system"], hierarchy)
 
 
 def _three(items: Sequence[_T]) -> tuple[_T, _T, _T]:
@@ -179,6 +194,8 @@ _COMPUTE, _EXPOSED = ("total comp", 12), ("total exposed comm", 13)  # column of
 class AstraSim(CostModel):
     """Runs the program once for each profile and shape and takes the exposed communication from its EndToEnd.csv."""
 
+    name = "astra-sim"
+    reads = Analytical.reads | {"program"}
     timeout_s = 600.0
 
     def __init__(self, program: str | Path, hierarchy: Hierarchy, scale: Mapping[str, float] | None = None) -> None:
@@ -187,6 +204,13 @@ class AstraSim(CostModel):
         self.scale = scale or {}
         if not self.program.is_file():
             raise InputError(f"network.program: {program} is no file; give the path of ASTRA-sim's AnalyticalAstra")
+
+    @classmethod
+    def from_network(cls, said: Mapping[str, Any], folder: Path) -> Self:
+        """The program, and the tiers that [network] describes."""
+        if said["program"] is None:
+            raise InputError('network.program is missing; cost "astra-sim" needs the path of the program')
+        return cls(folder / said["program"], hierarchy_of(said, folder), said["scale"])
 
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
         """The program's answer, as a share of the compute time that it saw."""

@@ -1,18 +1,22 @@
 """Cost models: how long communication holds up an iteration, by the shape of a placement.
 
 Cost models ignore contention and replace links: the simulator then has one fixed delay for all transfers of an
-iteration, whatever other jobs send.
+iteration, whatever other jobs send. Those of other packages are found by entry point (`weft.costs`) and built as ours
+are, by `from_network`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
+from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement
 from weft.model.profile import Profile
@@ -74,10 +78,27 @@ DALLY_TABLE_I = {
 # The Themis simulator's static slowdowns, whatever the model: speed x 0.8 across machines, x 0.7 across racks. (Its
 # third constant, across the sockets of a machine, has no counterpart here.)
 THEMIS = {"default": Tier(0.0, 1 / 0.8 - 1, 1 / 0.7 - 1)}
+PUBLISHED: Mapping[str, Mapping[str, Tier]] = {"dally": DALLY_TABLE_I, "themis": THEMIS}
 
 
 class CostModel(ABC):
     """Exposed communication of one iteration."""
+
+    name: str = ""
+    reads: frozenset[str] = frozenset()  # the keys of [network] that describe it
+
+    @classmethod
+    def from_network(cls, said: Mapping[str, Any], folder: Path) -> Self:
+        """The model that [network] describes by the keys in `reads`, whose files are relative to `folder`."""
+        return cls()
+
+    @classmethod
+    def files(cls) -> Iterable[Path]:
+        """What it reads besides; a run that is kept counts as another one when these change."""
+        return ()
+
+    def check(self, model: str) -> None:  # noqa: B027 - most take any model
+        """Raise ScenarioError for a model of which it knows nothing."""
 
     @abstractmethod
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
@@ -87,12 +108,36 @@ class CostModel(ABC):
 class TierTable(CostModel):
     """A share of the compute time, by model and tier; `default` is for models without a row."""
 
+    name = "tiers"
+    reads = frozenset({"tiers", "table"})
+
     def __init__(self, tiers: Mapping[str, Tier]) -> None:
         self.tiers = tiers
 
+    @classmethod
+    def from_network(cls, said: Mapping[str, Any], folder: Path) -> Self:
+        """Its own rows, or a published table."""
+        if said["table"] is not None and said["tiers"]:
+            raise InputError("network.table excludes tiers; remove one of them")
+        if said["table"] is not None:
+            return cls(PUBLISHED[said["table"]])
+        if not said["tiers"]:
+            raise InputError(
+                'network.tiers is missing; cost "tiers" needs a row per model, or one named default, or a table'
+            )
+        return cls({model: Tier(**row) for model, row in said["tiers"].items()})
+
+    def check(self, model: str) -> None:
+        """It has a row for the model, or one named default."""
+        if self._row(model) is None:
+            raise ScenarioError(f"network.tiers has no row for {model}; add it, or one named default")
+
+    def _row(self, model: str) -> Tier | None:
+        return self.tiers.get(model) or self.tiers.get(model.partition("[")[0]) or self.tiers.get("default")
+
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
         """The row's share of the compute time; a single worker sends nothing."""
-        row = self.tiers.get(model) or self.tiers.get(model.partition("[")[0]) or self.tiers.get("default")
+        row = self._row(model)
         if row is None or profile.workers == 1:
             return 0.0
         return (row.machine, row.rack, row.network)[tier(shape)] * profile.compute_s
@@ -102,8 +147,11 @@ class Cached(CostModel):
     """Another model, asked once for each profile and shape."""
 
     def __init__(self, model: CostModel) -> None:
-        self.model = model
+        self.model, self.name = model, model.name
         self._known: dict[tuple[int, str, Shape], tuple[Profile, float]] = {}  # the profile is kept, and so its id
+
+    def check(self, model: str) -> None:
+        self.model.check(model)
 
     def exposed_s(self, profile: Profile, model: str, shape: Shape) -> float:
         key = (id(profile), model, shape)

@@ -4,8 +4,8 @@
         weft.compare("scenario.toml", ["fifo", "srsf"])
 
 A run is identified by its scenario (with the content of every file that the scenario names), its stack, its seed and
-the sources of weft and of what it computes with. A policy that another distribution installs (by an entry point) adds
-that distribution's version and sources. A stack with any other policy is not kept, since its sources are not known.
+the sources of weft and of what it computes with. A policy or cost model that another distribution installs (by an entry
+point) adds that distribution's version and sources. A run with any other is not kept, since its sources are not known.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core.stack import Stack
 from weft.model.policy import Policy
-from weft.network.by_shape import layer_files
+from weft.network.cost import CostModel
 from weft.scenario import Scenario
+from weft.scenario.costs import cost_class
 from weft.workload import zoo
 
 if TYPE_CHECKING:
@@ -78,7 +79,8 @@ def identity(scenario: Scenario, layers: Any, stack: Stack, seed: int, record: b
 
     `layers` is the dataclass of texts that the stack was made from.
     """
-    others = _packages(stack) - {"weft"}
+    others = _packages(stack) | {_package(_cost_of(scenario))}
+    others -= {"weft"}
     if others and not others <= _suppliers().keys():
         return None
     if id(scenario) not in _known_scenarios:
@@ -96,10 +98,18 @@ def _content(scenario: Scenario) -> str:
     """A digest of all that a scenario says about a run, except the seed, and of the files that are read for it."""
     said = scenario.model_dump(mode="json", exclude={"compare": True, "run": {"seed"}})
     read = set(_files_named(said, scenario))
-    if scenario.network.table == "dally-by-shape":
-        read |= {str(path.resolve()) for path in layer_files().values()}
+    if (cost := _cost_of(scenario)) is not None:
+        read |= {str(path.resolve()) for path in cost.files()}
     files = {path: _digest_of(Path(path)) for path in sorted(read)}
     return hashlib.sha256(json.dumps([said, files], sort_keys=True).encode()).hexdigest()
+
+
+def _cost_of(scenario: Scenario) -> type[CostModel] | None:
+    return cost_class(scenario.network.cost, scenario.network.table)
+
+
+def _package(made: type | None) -> str:
+    return "weft" if made is None else made.__module__.partition(".")[0]
 
 
 def _packages(stack: Stack) -> set[str]:
@@ -108,7 +118,7 @@ def _packages(stack: Stack) -> set[str]:
     policies: list[Policy] = [stack.planner, stack.interleave, stack.pace]
     while policies:
         policy = policies.pop()
-        found.add(type(policy).__module__.partition(".")[0])
+        found.add(_package(type(policy)))
         policies += [part for part in vars(policy).values() if isinstance(part, Policy)]
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
@@ -16,17 +16,15 @@ from weft.model.cluster import Cluster
 from weft.model.profile import Profile
 from weft.model.units import GB, gbps_to_bytes_per_s
 from weft.model.view import Spread
-from weft.network.analytical import MODERN, OLDER, Dimension, Hierarchy
-from weft.network.astra import read_network, read_system
-from weft.network.by_shape import SHAPE_TABLES
-from weft.network.cost import DALLY_TABLE_I, THEMIS
+from weft.network.cost import CostModel
 from weft.network.topologies import Cable, Machine, Via
 from weft.network.topologies import build_cluster as build_topology
 from weft.network.topologies.files import read_topology
+from weft.scenario.costs import build_cost
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
-from weft.scenario.sections import DimensionRow, NetworkSection, OutageRow
-from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, Tier, estimates
+from weft.scenario.sections import NetworkSection, OutageRow
+from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, estimates
 from weft.stacks import Stack, default_stack, resolve
 from weft.stacks.registry import files_from
 from weft.workload import zoo
@@ -84,7 +82,8 @@ def build_workload(
     Arrivals by load and iterations from durations need to know how long an iteration takes: alone on the network, on
     as few servers as can hold it. A run passes the `network` that it simulates, whose cost model is then asked once.
     """
-    alone = estimates(cluster, network or physics(scenario, seed)[0])
+    network = network or physics(scenario, seed)[0]
+    alone = estimates(cluster, network)
     roomiest = cluster.largest_server
 
     @cache
@@ -112,7 +111,7 @@ def build_workload(
         workload = generate(
             scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s, rescaled
         )
-        _check_jobs(workload, cluster, scenario.network)
+        _check_jobs(workload, cluster, network.cost)
         _check_outages(scenario.run.outages, [server.name for server in cluster.servers])
     return workload
 
@@ -125,13 +124,11 @@ def _check_outages(outages: Sequence[OutageRow], servers: Sequence[str]) -> None
             )
 
 
-def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -> None:
-    """Refuse a model that fits into no GPU and would wait for ever, and one that has no row in the table of tiers."""
-    tiers = _tiers(network)
+def _check_jobs(workload: Workload, cluster: Cluster, cost: CostModel | None) -> None:
+    """Refuse a model that fits into no GPU and would wait for ever, and one that the cost model does not know."""
     for job in workload.jobs:
-        rows = (job.model, zoo.without(job.model), "default")
-        if network.cost == "tiers" and not any(row in tiers for row in rows):
-            raise ScenarioError(f"network.tiers has no row for {job.model}; add it, or one named default")
+        if cost is not None:
+            cost.check(job.model)
         if job.memory_bytes > cluster.gpu_memory_bytes:
             needs, there = job.memory_bytes / GB, cluster.gpu_memory_bytes / GB
             raise ScenarioError(
@@ -143,25 +140,12 @@ def _check_jobs(workload: Workload, cluster: Cluster, network: NetworkSection) -
 def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
     """The physics and the circumstances, as the simulator takes them."""
     section = scenario.network
-    made = {"tiers", "by_shape", "hierarchy", "program", "foreign", "cross_traffic"}
-    plain = section.model_dump(include={f.name for f in fields(NetworkSpec)} - made)
-    with located(f"{scenario.where}: network"):
-        hierarchy = build_hierarchy(section, scenario.folder)
-    program = "" if section.program is None else str(scenario.folder / section.program)
-    network = NetworkSpec(
-        **plain, tiers=_tiers(section), by_shape=section.table if section.table in SHAPE_TABLES else None,
-        hierarchy=hierarchy, program=program, foreign=_foreign(section), cross_traffic=_cross_traffic(section),
-    )  # fmt: skip
-    with located(scenario.where):
-        _ = network.cost_model  # a program that is not there is refused here, with the file's name
+    plain = section.model_dump(include={f.name for f in fields(NetworkSpec)} - {"cost", "foreign", "cross_traffic"})
+    with located(scenario.where), located("network"):
+        cost = build_cost(section, scenario.folder)
+    network = NetworkSpec(**plain, cost=cost, foreign=_foreign(section), cross_traffic=_cross_traffic(section))
     outages = tuple((row.server, row.at_s, row.for_s) for row in scenario.run.outages)
     return network, RunSpec(**{**scenario.run.model_dump(), "outages": outages, "seed": seed})
-
-
-def _tiers(section: NetworkSection) -> Mapping[str, Tier]:
-    if section.table is not None:
-        return THEMIS if section.table == "themis" else DALLY_TABLE_I
-    return {name: Tier(**row.model_dump()) for name, row in section.tiers.items()}
 
 
 def _foreign(section: NetworkSection) -> tuple[Foreign, ...]:
@@ -180,22 +164,6 @@ def _cross_traffic(section: NetworkSection) -> CrossTraffic | None:
 
 def _bytes_per_s(gbps: float | None) -> float:
     return inf if gbps is None else gbps_to_bytes_per_s(gbps)
-
-
-def build_hierarchy(section: NetworkSection, folder: Path) -> Hierarchy:
-    """The tiers of links that a [network] section means; files are relative to `folder`."""
-    said = section.hierarchy
-    if section.astra_network is not None:
-        hierarchy = read_network(folder / section.astra_network)
-    elif isinstance(said, str) or said is None:
-        hierarchy = OLDER if said == "older" else MODERN
-    else:
-        hierarchy = Hierarchy(_dimension(said.machine), _dimension(said.rack), _dimension(said.network), said.shrinking)
-    return hierarchy if section.astra_system is None else read_system(folder / section.astra_system, hierarchy)
-
-
-def _dimension(row: DimensionRow) -> Dimension:
-    return Dimension(row.kind, gbps_to_bytes_per_s(row.gbps), row.latency_us * 1e-6, row.nic_latency_us * 1e-6)
 
 
 def check(scenario: Scenario, cluster: Cluster) -> None:
@@ -252,7 +220,7 @@ def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:
     with located(scenario.where):
         return build_topology(
             section.topology,
-            cables=None if section.links is None else [Cable(r.a, r.b, r.gbps, r.tier) for r in section.links],
+            links=None if section.links is None else [Cable(r.a, r.b, r.gbps, r.tier) for r in section.links],
             routes=None if section.routes is None else [Via(r.src, r.dst, tuple(r.via)) for r in section.routes],
             uplink_gbps=None if section.uplink_gbps is None else (section.uplink_gbps[0], section.uplink_gbps[1]),
             seed=seed,

@@ -6,7 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from weft.errors import StackError
 from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
+from weft.scenario.costs import COSTS, KEYS, reads
 from weft.scenario.problems import problem, quoted
 
 # Beyond these bounds a double can no longer distinguish two moments, or two bytes.
@@ -233,21 +235,22 @@ class NetworkSection(Sharing):
     time.
     """
 
-    cost: Literal["links", "tiers", "analytical", "astra-sim"] = Field(
+    cost: Name = Field(
         "links",
         description="links: bytes over links; tiers: a fixed part of compute time; analytical: collectives over a "
-        "hierarchy, layer by layer; astra-sim: the same asked of an installed ASTRA-sim 1.0.",
+        "hierarchy, layer by layer; astra-sim: the same asked of an installed ASTRA-sim 1.0; or a model that another "
+        "package installs (entry point weft.costs).",
     )
     collective: CollectiveName = Field("ring", description="Algorithm of transfers whose profile names none.")
     tiers: dict[str, TierRow] = Field(
         default_factory=dict, description="tiers: for each model (or default), its fractions: machine, rack, network."
     )
-    table: Literal["dally", "dally-by-shape", "dally-astra-sim", "themis"] | None = Field(
+    table: Name | None = Field(
         None,
-        description="tiers: a published table instead. dally: Table I of that paper; dally-by-shape: collectives over "
-        "the paper's hierarchy by the shape of a placement, calibrated to the table's machine column; "
-        "dally-astra-sim: what its authors' ASTRA-sim gives for a shape; themis: its simulator's static penalties, the "
-        "same for every model.",
+        description="tiers: a published table instead. dally: Table I of that paper; themis: its simulator's static "
+        "penalties, the same for every model. With weft-evidence also dally-by-shape: collectives over the paper's "
+        "hierarchy by the shape of a placement, calibrated to the table's machine column; dally-astra-sim: what its "
+        "authors' ASTRA-sim gives for a shape.",
     )
     hierarchy: HierarchyTable | Literal["modern", "older"] | None = Field(
         None,
@@ -260,6 +263,7 @@ class NetworkSection(Sharing):
         default_factory=dict, description="analytical, astra-sim: by model, a factor on its bytes (weft calibrate)."
     )
     program: str | None = Field(None, description="astra-sim: the path of ASTRA-sim's AnalyticalAstra.")
+    options: dict[str, Any] = Field(default_factory=dict, description="What a cost model of another package is told.")
     packet_loss: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0, description="Share of packets lost at random on their way, which are sent again."
     )
@@ -270,29 +274,19 @@ class NetworkSection(Sharing):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.cost == "tiers" and not self.tiers and self.table is None:
-            raise problem('is missing; cost "tiers" needs a row per model, or one named default, or a table', "tiers")
-        if self.tiers and self.table is not None:
-            raise problem("excludes tiers; remove one of them", "table")
-        if self.cost == "astra-sim" and self.program is None:
-            raise problem('is missing; cost "astra-sim" needs the path of the program', "program")
-        if self.hierarchy is not None and self.astra_network is not None:
-            raise problem("excludes astra_network; remove one of them", "hierarchy")
         for name in ("packet_loss", "foreign", "cross_traffic"):
             if getattr(self, name) and (self.cost != "links" or self.sharing != "max-min"):
                 raise problem('has a meaning only with cost "links" and sharing "max-min"; use those', name)
-        for name, costs in _OF_COST.items():
-            if name in self.model_fields_set and self.cost not in costs:
-                use = " or ".join(f'"{cost}"' for cost in costs)
-                raise problem(f'has no meaning with cost "{self.cost}"; remove it or use cost = {use}', name)
+        try:
+            read = reads(self.cost, self.table)
+        except StackError as error:
+            raise problem(f"cannot be used: {error}", "cost") from None
+        for name in KEYS:
+            if name in self.model_fields_set and name not in read:
+                others = " or ".join(f'"{cost}"' for cost in COSTS if name in reads(cost))
+                use = f"remove it or use cost = {others}" if others else "remove it"
+                raise problem(f'has no meaning with cost "{self.cost}"; {use}', name)
         return self
-
-
-_HIERARCHICAL = ("analytical", "astra-sim")
-_OF_COST = {
-    "tiers": ("tiers",), "table": ("tiers",), "hierarchy": _HIERARCHICAL, "astra_network": _HIERARCHICAL,
-    "astra_system": _HIERARCHICAL, "scale": _HIERARCHICAL, "program": ("astra-sim",),
-}  # fmt: skip
 
 
 class OutageRow(Section):

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from weft.model.cluster import Cluster
 from weft.model.job import Job
-from weft.sim.spec import NetworkSpec, RunSpec, Tier, estimates
+from weft.sim.spec import NetworkSpec, RunSpec, estimates
 
 if TYPE_CHECKING:
     from weft.core.stack import Stack
     from weft.results.run import RunResult
 
-__all__ = ["NetworkSpec", "RunSpec", "Tier", "as_run", "few_collections", "simulate"]
+__all__ = ["NetworkSpec", "RunSpec", "as_run", "few_collections", "simulate"]
 
 
 def simulate(

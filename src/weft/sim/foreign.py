@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,7 @@ from weft.model.cluster import Cluster
 from weft.policies.pace.rates import MOST_RANK, Transport
 from weft.policies.pace.tcp import loss_limit
 from weft.sim.compiled.state import FOREIGN
-from weft.sim.engine import Engine, EngineSpec
+from weft.sim.engine import Engine
 from weft.sim.engine.program import make_program, transfer_node
 from weft.sim.spec import NetworkSpec
 
@@ -36,13 +35,13 @@ def there_are_others(network: NetworkSpec) -> bool:
 
 def refuse_without_links(network: NetworkSpec, pace: str, opened: bool) -> None:
     """Refuse, with the reason, what needs single flows on a network that has none."""
-    known = network.sharing == "max-min" and network.cost == "links"
-    what = f'network.sharing "{network.sharing}"' if network.cost == "links" else f'network.cost "{network.cost}"'
+    known = network.sharing == "max-min" and network.cost is None
+    what = f'network.sharing "{network.sharing}"' if network.cost is None else f'network.cost "{network.cost.name}"'
     if opened and not known:
         raise StackError(f"pace {pace} needs single flows on links, and {what} has none; leave one of them out")
     if there_are_others(network) and not known:
         raise StackError(f"foreign traffic goes over links, and {what} has none; leave one of them out")
-    if network.packet_loss > 0.0 and network.cost != "links":
+    if network.packet_loss > 0.0 and network.cost is not None:
         raise StackError(f"network.packet_loss is a property of links, and {what} has none; leave one of them out")
 
 
@@ -138,18 +137,3 @@ class Others:
         path = self.cluster.topology.route(server, other, round_)
         end = min(end, (round_ + 1) * self.cross.every_s)  # exactly when the next round begins, to the last bit
         return _Change(start, True, self._given + server, path, end, self.cross.bytes_per_s)
-
-
-def delivered_alone(cluster: Cluster, network: NetworkSpec, seed: int, moments: Sequence[float]) -> list[float]:
-    """Bytes that the traffic of others delivers by each of these moments, in ascending order, where no job sends."""
-    capacity = cluster.topology.capacity
-    engine = Engine(EngineSpec(capacity, np.zeros(len(capacity), np.bool_), n_gpus=cluster.n_gpus))
-    others = Others(cluster, network, seed, Transport())
-    found = []
-    for moment in moments:
-        while others.next_s <= moment:
-            engine.run(others.next_s)
-            others.change(engine)
-        engine.run(moment)
-        found.append(others.so_far(engine))
-    return found

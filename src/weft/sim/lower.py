@@ -50,7 +50,7 @@ class Lowering:
             self.capacity = np.full(len(cluster.servers), 1.0 / self.kway_b)
             self.ports = np.ones(len(cluster.servers), np.bool_)
         self._units = LinkUnits.of(self.capacity)
-        self.cost = network.cost_model
+        self.cost = network.cost
         self._kept: dict[tuple[int, float | None], tuple[Profile, Program]] = {}
 
     def program(self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0) -> Program:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from weft.model.cluster import Cluster
 from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
-from weft.network.analytical import MODERN, Analytical, Hierarchy
-from weft.network.astra import AstraSim
-from weft.network.by_shape import SHAPE_TABLES
-from weft.network.cost import Cached, CostModel, Tier, TierTable, shape_of
+from weft.network.cost import CostModel, shape_of
 from weft.network.estimates import Estimates
 from weft.network.iteration import Sharing
-
-__all__ = ["CrossTraffic", "Foreign", "NetworkSpec", "RunSpec", "Tier", "estimates"]
 
 
 @dataclass(frozen=True)
@@ -47,30 +41,14 @@ class NetworkSpec:
     """How transfers share links and what they cost. The constants belong to k-way sharing (Ada-SRSF, Eq. 5)."""
 
     sharing: str = "max-min"  # ideal, max-min, k-way
-    cost: str = "links"  # links, tiers, analytical, astra-sim
+    cost: CostModel | None = None  # stands in for links
     collective: str = "ring"  # for transfers whose profile does not say
     a_s: float = 0.0
     b_s_per_byte: float = K_WAY_B_S_PER_BYTE
     eta_s_per_byte: float = K_WAY_ETA_S_PER_BYTE
-    tiers: Mapping[str, Tier] = field(default_factory=dict)
-    by_shape: str | None = None  # with cost tiers: the table by the shapes of placements that stands in for them
-    hierarchy: Hierarchy = MODERN  # with cost analytical or astra-sim
-    scale: Mapping[str, float] = field(default_factory=dict)  # factor on the bytes of a model (weft calibrate)
-    program: str = ""  # with cost astra-sim
     packet_loss: float = 0.0  # share of packets lost at random
     foreign: tuple[Foreign, ...] = ()  # traffic of others
     cross_traffic: CrossTraffic | None = None  # the same, drawn
-
-    @cached_property
-    def cost_model(self) -> CostModel | None:
-        """What stands in for links, asked once for each shape by all that share this spec; None if nothing does."""
-        if self.cost == "tiers":
-            return Cached(SHAPE_TABLES[self.by_shape]() if self.by_shape else TierTable(self.tiers))
-        if self.cost == "analytical":
-            return Cached(Analytical(self.hierarchy, self.scale))
-        if self.cost == "astra-sim":
-            return Cached(AstraSim(self.program, self.hierarchy, self.scale))
-        return None
 
     @property
     def alone(self) -> Sharing:
@@ -83,7 +61,7 @@ class NetworkSpec:
 
 def estimates(cluster: Cluster, network: NetworkSpec) -> Estimates:
     """How fast jobs run alone on this cluster and network."""
-    cost = network.cost_model
+    cost = network.cost
     if cost is None:
         return Estimates(cluster, network.alone, network.collective)
     return Estimates(

@@ -55,7 +55,7 @@ class SimWorld:
         record: bool = False,
     ) -> None:
         self.cluster, self.network, self.spec = cluster, network, run
-        links = network.sharing == "max-min" and network.cost == "links"
+        links = network.sharing == "max-min" and network.cost is None
         self.capabilities = replace(type(self).capabilities, others=links and there_are_others(network))
         self.lowering = Lowering(cluster, network, shared_gpus)
         self.estimates = estimates(cluster, network)

@@ -15,7 +15,7 @@ from itertools import product
 from weft.core.stack import Stack
 from weft.errors import StackError, near
 from weft.stacks import resolve
-from weft.stacks.registry import WRAPS, is_file, make
+from weft.stacks.registry import ELSEWHERE, WRAPS, is_file, make
 from weft.stacks.registry import names as policy_names
 
 _HOW = r"^((even|dealt(/[a-z-]+)?):)*"  # what may stand before the name of a place: see stacks.py
@@ -68,7 +68,8 @@ class Combination:
 def policies(layer: str) -> list[str]:
     """The policies of a layer that are tried by default."""
     spelled = SPELLINGS.get(layer, {})
-    return [text for name in policy_names(layer) for text in spelled.get(name, (name,))]
+    tried = [name for name in policy_names(layer) if name not in ELSEWHERE]
+    return [text for name in tried for text in spelled.get(name, (name,))]
 
 
 def policies_in(layer: str, texts: Sequence[str]) -> list[str]:

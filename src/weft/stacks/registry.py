@@ -6,6 +6,8 @@ entry point in the group of its layer:
 
     [project.entry-points."weft.place"]
     mine = "my_package.my_place:MyPlace"
+
+Cost models, which stand in for links, are found in the same way (`weft.costs`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from weft.errors import StackError, near, quoted
 
 WRAPS = ("dealt", "even")  # what stands before the name of a place and changes its answers: stacks.py makes these
 LAYERS = ("order", "place", "planners", "interleave", "pace")  # each is a folder, and "weft.<layer>" its entry points
+GROUPS = (*LAYERS, "costs")
 
 # The policies that come with weft: one line each, imported when asked for.
 BUILT_IN: dict[str, dict[str, str]] = {
@@ -82,24 +85,34 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "tcp": "weft.policies.pace.tcp:Tcp",
         "weft": "weft.policies.pace.weft:Weft",
     },
+    "costs": {
+        "analytical": "weft.network.analytical:Analytical",
+        "astra-sim": "weft.network.astra:AstraSim",
+        "tiers": "weft.network.cost:TierTable",
+    },
 }
 
-_BASES = {"order": "Order", "place": "Place", "planners": "Planner", "interleave": "Interleave", "pace": "Pace"}
+# Names that another package of this repository adds for its own use.
+ELSEWHERE = dict.fromkeys(("dally-astra-sim", "dally-by-shape", "flow-prototype"), "weft-evidence")
 
-_BY_HAND: dict[str, dict[str, type]] = {layer: {} for layer in LAYERS}
+_BASES = {
+    "order": "weft.policies.order.base:Order", "place": "weft.policies.place.base:Place",
+    "planners": "weft.policies.planners.base:Planner", "interleave": "weft.policies.interleave.base:Interleave",
+    "pace": "weft.policies.pace.base:Pace", "costs": "weft.network.cost:CostModel",
+}  # fmt: skip
+
+_BY_HAND: dict[str, dict[str, type]] = {layer: {} for layer in GROUPS}
 _folders: ContextVar[tuple[Path, ...]] = ContextVar("folders", default=())  # where policy files are looked for
 
 
 def register(layer: str, name: str, policy: type) -> None:
     """Make a policy class known under a name for the rest of this process; an earlier one of that name is replaced."""
-    if layer not in LAYERS:
-        raise StackError(f"there is no layer {layer}; layers are {', '.join(LAYERS)}")
+    if layer not in GROUPS:
+        raise StackError(f"there is no layer {layer}; layers are {', '.join(GROUPS)}")
     if not name or any(mark in name for mark in ":+/[]"):
         raise StackError(f"{name!r} cannot name a policy; ':', '+', '/' and brackets have a meaning in stack names")
-    if not callable(getattr(policy, "from_text", None)):
-        raise StackError(
-            f"{name}: {policy!r} is no policy class; derive it from the base class in weft.policies.{layer}.base"
-        )
+    if not _fits(layer, policy):
+        raise StackError(f"{name}: {policy!r} is no policy class; derive it from {_BASES[layer]}")
     _BY_HAND[layer][name] = policy
 
 
@@ -130,6 +143,12 @@ def is_file(text: str) -> bool:
 
 def make(layer: str, text: str) -> Any:
     """The policy that `name`, `name:parameter` or `file.py:Class` means in a layer."""
+    policy, arg = find(layer, text)
+    return policy.from_text(arg)
+
+
+def find(layer: str, text: str) -> tuple[Any, str | None]:
+    """The class that such a text means, and the parameter."""
     name, colon, arg = text.partition(":")
     if is_file(text):
         attribute, colon, arg = arg.partition(":")
@@ -138,7 +157,7 @@ def make(layer: str, text: str) -> Any:
         policy = _find(layer, name)
     if colon and not arg:
         raise StackError(f"nothing follows the colon of {text}; write {text[:-1]}, or a parameter after the colon")
-    return policy.from_text(arg if colon else None)
+    return policy, arg if colon else None
 
 
 def _from_file(layer: str, file: str, attribute: str) -> Any:
@@ -154,12 +173,12 @@ def _from_file(layer: str, file: str, attribute: str) -> Any:
     except Exception as error:  # somebody else's code may fail in any way
         raise StackError(f"{path} cannot be run ({type(error).__name__}: {error}); mend it") from error
     policy = getattr(module, attribute, None)
-    base = getattr(import_module(f"weft.policies.{layer}.base"), _BASES[layer])
+    base = _imported(_BASES[layer])
     if policy is None:
         known = [name for name, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)]
         raise StackError(f"{path} has no class {attribute}{near(attribute, [n for n in known if n != base.__name__])}")
     if not (isinstance(policy, type) and issubclass(policy, base)):
-        raise StackError(f"{path}: {attribute} is no {kind}; derive it from weft.policies.{layer}.base.{base.__name__}")
+        raise StackError(f"{path}: {attribute} is no {kind}; derive it from {_BASES[layer]}")
     return policy
 
 
@@ -185,11 +204,14 @@ def _find(layer: str, name: str) -> Any:
     if name in _BY_HAND[layer]:
         return _BY_HAND[layer][name]
     if name in BUILT_IN[layer]:
-        module, _, attribute = BUILT_IN[layer][name].partition(":")
-        return getattr(import_module(module), attribute)
+        return _imported(BUILT_IN[layer][name])
     if name in _installed(layer):
         return _load(layer, _installed(layer)[name])
     known = names(layer)
+    if name in ELSEWHERE:
+        raise StackError(f"{layer.removesuffix('s')} {name} comes with {ELSEWHERE[name]}, which is not installed here")
+    if layer == "costs":
+        known = sorted([*known, "links"])
     if layer == "place":
         if name in WRAPS or name.startswith("dealt/"):
             raise StackError(f"{name} stands before a place; write {name}:PLACE, as in {name}:best-fit")
@@ -204,9 +226,18 @@ def _load(layer: str, point: EntryPoint) -> Any:
         policy = point.load()
     except Exception as error:  # importing somebody else's module may fail in any way
         raise StackError(f"{where} cannot be loaded ({type(error).__name__}: {error}); mend or remove it") from error
-    if not callable(getattr(policy, "from_text", None)):
-        raise StackError(f"{where} is no policy class; derive it from the base class in weft.policies.{layer}.base")
+    if not _fits(layer, policy):
+        raise StackError(f"{where} is no policy class; derive it from {_BASES[layer]}")
     return policy
+
+
+def _imported(where: str) -> Any:
+    module, _, attribute = where.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _fits(layer: str, policy: Any) -> bool:
+    return callable(getattr(policy, "from_network" if layer == "costs" else "from_text", None))
 
 
 @cache

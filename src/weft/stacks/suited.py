@@ -19,8 +19,7 @@ from weft.policies.place.best_fit import BestFit
 
 
 def adaptive(stack: Stack) -> Stack:
-    """A stack that is fitted to its world at the start of a run, so that it needs to know nothing about jobs."""
-    stack.planner.needs = frozenset()
+    """A stack that is fitted to its world at the start of a run: its planner makes do with what is known there."""
     return replace(stack, suited=suited)
 
 
@@ -30,7 +29,6 @@ def suited(stack: Stack, can: Capabilities, facts: frozenset[Fact]) -> tuple[Sta
     planner, interleave, pace = stack.planner, stack.interleave, stack.pace
     if isinstance(planner, Layered):
         planner = Layered(_order(planner.order, can, facts, left_out), _place(planner.place, can, facts, left_out))
-        planner.needs = frozenset()
     if interleave.shifts and (not can.shifts or Fact.PROFILE not in facts):
         interleave = NoInterleave()
         left_out.append("no time-shifts: this world cannot gate jobs, or does not know when they send")

@@ -19,7 +19,7 @@ from weft.model.events import Submitted
 from weft.model.flows import TransferView
 from weft.model.plan import Candidate, Start, State
 from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
-from weft.model.view import ClusterView, Fact
+from weft.model.view import ClusterView
 from weft.policies.interleave.base import Interleave, NoInterleave, Pick
 from weft.policies.order.base import Order
 from weft.policies.order.fifo import Fifo
@@ -144,9 +144,8 @@ _Watched = WatchedOrder | WatchedPlace | WatchedPlanner | WatchedInterleave
 
 def _try(number: int, stack: Stack, watched: _Watched) -> None:
     """Run a workload to its end with a watched stack; the world knows no more than the stack says it needs."""
-    needs: frozenset[Fact] = stack.planner.needs | stack.interleave.needs
     work = workload(number, shapes=stack.planner.keeps_shapes)
-    world = work.world(needs, uneven=stack.planner.uneven)
+    world = work.world(stack.needs, uneven=stack.planner.uneven)
     core = Core(stack, world, seed=number)
     watched.core = core
 

@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, fields, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from weft.core.checker import check
@@ -21,7 +22,7 @@ from weft.core.world import Around, World
 from weft.errors import DecisionError, WeftError
 from weft.model.events import Event, Failed, Finished, Started, Submitted
 from weft.model.job import Job
-from weft.model.plan import Candidate, Decision, Placement, SetGate, Start, State, Stop
+from weft.model.plan import Candidate, Decision, SetGate, Start, State, Stop
 from weft.model.view import ClusterView, JobStatus, JobView, Offer
 from weft.policies.interleave.base import Interleave, Pick
 from weft.policies.order.base import Order, Ranking
@@ -97,9 +98,9 @@ class _Watch:
         fine = time_s is None or (math.isfinite(time_s) and time_s > now)
         require(fine, f"{self.what}: {which} is {time_s} at {now} s; it must be later, or None")
 
-    def turn(self, job: JobView) -> tuple[float, float]:
+    def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         """The policy's key, which must be two numbers."""
-        key: tuple[float, float] = self.policy.turn(job)
+        key: tuple[float, float] = self.policy.turn(view, job)
         require(len(key) == 2 and all(map(math.isfinite, key)), f"{self.what}.turn: {key} is not two finite numbers")
         return key
 
@@ -218,7 +219,7 @@ class WatchedPlanner(_Watch, Planner):
             if job_id in view.waiting and not self.resizes:
                 wants = view.job(job_id).job.gpus
                 require(len(gpus) == wants, f"{self.what} gives {job_id} {len(gpus)} GPUs, and says it never resizes")
-        decisions = decide(self.core.table, Pick(candidate, {}), self.shares_gpus, self.policy.turn)
+        decisions = decide(self.core.table, Pick(candidate, {}), self.shares_gpus, partial(self.policy.turn, view))
         try:
             check(decisions, self.core.table, self.core.capabilities, self.shares_gpus)
         except DecisionError as error:
@@ -235,22 +236,6 @@ class WatchedInterleave(_Watch, Interleave):
     def __init__(self, make: Callable[[], Interleave]) -> None:
         super().__init__(make)
         require(self.candidates >= 1, f"{self.what} wants {self.candidates} candidates; the least is 1")
-
-    def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:
-        """The policy's own plans: the candidate's jobs with as many GPUs, those that run where they were."""
-        found = list(self.policy.vary(view, candidates))
-        require(found == list(self.make().vary(view, candidates)), f"{self.what}.vary answers the same differently")
-        for i, placements in found:
-            before = dict(candidates[i].plan.placements)
-            same = {job: len(gpus) for job, gpus in placements.items()} == {j: len(g) for j, g in before.items()}
-            require(same, f"{self.what}.vary changes who runs, or on how many GPUs")
-            for job, gpus in placements.items():
-                each = view.job(job).job.per_server
-                kept = not each or set(view.cluster.counts(gpus).values()) == {each}
-                require(kept, f"{self.what}.vary gives {job} other than {each} GPUs on each of its servers")
-            moved = [job for job in placements if placements[job] != before[job] and job in view.running]
-            require(not moved, f"{self.what}.vary moves {moved[:1]}, which runs already")
-        return found
 
     def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
         """The policy's choice."""

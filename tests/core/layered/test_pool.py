@@ -150,3 +150,19 @@ def test_who_is_like_one_that_declined_is_not_asked(kinds: str | None, asked: li
     held = decided(core, x1=2, x2=2, y1=2, x3=3)
     assert place.asked == asked
     assert held == [("Hold", name, "wants a whole server") for name in ("x1", "x2", "y1", "x3")]
+
+
+class Keeps(BestFit):
+    """Keeps everything for one job."""
+
+    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        return super().place(view, job, gpus, offer, state) if job.id == "kept" else Answer(None, "kept", state)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_an_idle_cluster_serves_whom_the_order_has_not_claimed(beside: bool) -> None:
+    """Where place keeps GPUs for a job, and the order means them for others, all would wait for ever."""
+    core = core_of(Pooled(claim("a")), **({"run": (0,)} if beside else {}))
+    core.stack = Stack("x", Layered(Pooled(claim("a"), claim("run", 1)), Keeps()))
+    found = {(kind, job) for kind, job, _ in decided(core, a=4, kept=4)}
+    assert found == {("Hold", "a"), ("Hold" if beside else "Start", "kept")}

@@ -22,13 +22,13 @@ GOOD: list[tuple[str, dict[str, object], int, int]] = [  # kind, fields, servers
     ("fat-tree", {"racks": 8, "servers_per_rack": 2}, 16, 96),
     ("cassini", {}, 24, 96),
     ("cassini", {"servers": 6}, 6, 18),
-    ("links", {"cables": [Cable("a", "x", 1), Cable("b", "x", 1)]}, 2, 4),
+    ("links", {"links": [Cable("a", "x", 1), Cable("b", "x", 1)]}, 2, 4),
 ]
 
 
 @pytest.mark.parametrize(("kind", "fields", "servers", "links"), GOOD)
 def test_build_cluster(kind: str, fields: dict[str, object], servers: int, links: int) -> None:
-    cluster = build_cluster(kind, **fields)  # type: ignore[arg-type]
+    cluster = build_cluster(kind, **fields)
     assert len(cluster.servers) == servers
     assert len(cluster.topology.links) == links
 
@@ -94,14 +94,14 @@ BAD: list[tuple[str, dict[str, object], str]] = [
     ("cassini", {"racks": 7}, "cluster.racks is 7; the CASSINI testbed has 6"),
     ("cassini", {"oversubscription": 3.0}, "the CASSINI testbed has 2"),
     ("links", {}, "cluster.links is missing"),
-    ("links", {"cables": [Cable("a", "b", 1)], "servers": 3}, "give the servers' names"),
+    ("links", {"links": [Cable("a", "b", 1)], "servers": 3}, "give the servers' names"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "fields", "message"), BAD)
 def test_bad_numbers_are_refused_with_the_remedy(kind: str, fields: dict[str, object], message: str) -> None:
     with pytest.raises(ScenarioError) as caught:
-        build_cluster(kind, **fields)  # type: ignore[arg-type]
+        build_cluster(kind, **fields)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 

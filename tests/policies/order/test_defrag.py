@@ -9,7 +9,6 @@ from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Start, Stop
 from weft.policies.order.defrag import Defragment
-from weft.results.metrics import machine_use
 from weft.sim import RunSpec, simulate
 from weft.stacks import resolve
 from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
@@ -52,7 +51,11 @@ def test_a_move_is_paid_for() -> None:
     assert rows["b"]["finish_s"] == rows["c"]["finish_s"] == pytest.approx(300)
     assert rows["d"]["lost_gpu_s"] == pytest.approx(2.0)
     assert run.jobs["lost_gpu_s"].sum() == pytest.approx(2.0)
-    assert machine_use(run).machine_hours == pytest.approx((20 + 307) / 3600)
+    held = [
+        (gpus[0] // 4, start_s, end_s) for gpus, start_s, end_s in run.spans.select("gpus", "start_s", "end_s").rows()
+    ]
+    assert max(end_s for machine, _, end_s in held if machine == 0) == pytest.approx(20)
+    assert max(end_s for machine, _, end_s in held if machine == 1) == pytest.approx(307)
 
 
 def test_nothing_moves_without_room() -> None:

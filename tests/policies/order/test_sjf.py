@@ -26,7 +26,8 @@ def test_shortest_first_and_the_rest_as_they_fit() -> None:
 
 
 def test_turn_is_the_length_of_the_job() -> None:
-    assert ShortestJobFirst().turn(JobView(toy_job("a", 4, 10, 0.5))) == (5.0, 0.0)
+    view = Core(resolve("fifo"), ToyWorld(toy_cluster(), [])).view
+    assert ShortestJobFirst().turn(view, JobView(toy_job("a", 4, 10, 0.5))) == (5.0, 0.0)
 
 
 def test_takes_no_parameter() -> None:

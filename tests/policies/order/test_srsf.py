@@ -84,10 +84,11 @@ def test_at_a_tie_the_running_job_stays() -> None:
 
 def test_turn_is_the_remaining_service() -> None:
     """p0 + p1 x iterations left = 0.5 s x 4 GPUs x iterations left."""
-    assert ShortestRemainingServiceFirst().turn(JobView(toy_job("a", 4, 10, 0.5))) == (0.0, 2.0)
+    view = Core(resolve("fifo"), ToyWorld(toy_cluster(), [])).view
+    assert ShortestRemainingServiceFirst().turn(view, JobView(toy_job("a", 4, 10, 0.5))) == (0.0, 2.0)
     job = JobView(toy_job("a", 4, 10, 0.5))
-    assert ShortestRemainingServiceFirst.from_text("length").turn(job) == (0.0, 0.5)
-    assert ShortestRemainingServiceFirst.from_text("size").turn(job) == (4.0, 0.0)
+    assert ShortestRemainingServiceFirst.from_text("length").turn(view, job) == (0.0, 0.5)
+    assert ShortestRemainingServiceFirst.from_text("size").turn(view, job) == (4.0, 0.0)
 
 
 def test_parameter() -> None:

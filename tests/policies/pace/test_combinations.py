@@ -13,7 +13,7 @@ from weft.errors import StackError
 from weft.results.run import RunResult
 
 PACES = (
-    "flow", "flow:host-only", "flow:quantised", "flow:fill", "flow:no-estimate,own-load,volume=1.6,leaves=40%", "mcs",
+    "flow", "flow:host-only", "flow:quantised", "flow:fill", "flow:pauses,leaves=40%", "mcs",
     "ccml", "pcc", "pcc:vivace", "priority", "shortest", "tcp:cubic", "tcp:bbr", "tcp:dctcp", "tcp:ideal-reno", "equal",
 )  # fmt: skip
 PLANS = (

@@ -65,7 +65,7 @@ def test_conforms() -> None:
         "host-only,fill,loss=5%",
         "quantised",
         "host-only,quantised,slot=30ms",
-        "no-estimate,own-load,volume=1.6,leaves=40%",
+        "pauses,leaves=40%",
         "pauses,delay=6ms",
     ],
 )
@@ -80,7 +80,7 @@ def test_settings(text: str) -> None:
         ("x", "write flow, flow:host-only"), ("", "write flow"), ("slot", "write flow"), ("slot=30", "given in ms"),
         ("slot=0ms", "slot must"), ("slot=nanms", "slot must"), ("slots=0", "slots must"), ("slots=1.5", "slots must"),
         ("delay=600ms", "delay must be"), ("loss=100%", "loss must be"), ("slot=9ms,slot=8ms", "write flow"),
-        ("fill,quantised", "choose one of the two"), ("volume=0.5", "volume must"), ("leaves=101%", "leaves must"),
+        ("fill,quantised", "choose one of the two"), ("no-estimate", "flow-prototype"), ("leaves=101%", "leaves must"),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense(text: str, words: str) -> None:
@@ -133,33 +133,6 @@ def test_a_start_within_a_slot(quantised: bool) -> None:
         found = rule.decide(Moment(0, 1.0 / 3.0, begins=False), flows, np.array([0])).caps[0]
         assert found == pytest.approx(0.0 if quantised else cap)
         assert rule.plans[0, 1:4].tolist() == pytest.approx([0.0] * 3 if quantised else later)
-
-
-def test_more_volume_is_planned_than_there_is() -> None:
-    """6 bytes on a link of 10 bytes a slot (of a second), where others have posted 6 for now: all of them in the next
-    slot, which is empty. With 1.6 times the volume 9.6 are planned there, of which 3.6 never come."""
-    for volume, planned in ((1.0, [0.0, 6.0]), (1.6, [0.0, 9.6])):
-        rule, flows, live = _one_flow(FlowSpec(slot_s=1.0, slots=4, volume=volume), 6.0)
-        rule.table[0, 0] = 6.0
-        rule.decide(Moment(0), flows, live)
-        assert rule.plans[0, :2].tolist() == pytest.approx(planned)
-
-
-def test_the_estimate_of_what_is_ours_can_be_left_out() -> None:
-    """A full link carried 3 of 10: that is ours, unless the estimate is off."""
-    for off, ours in ((False, 3.0), (True, 10.0)):
-        rule, flows, live = _one_flow(FlowSpec(slot_s=1.0, slots=4, no_estimate=off), 60.0)
-        rule.decide(Moment(0), flows, live)
-        rule.carried(0, flows, live, Carried(np.array([3.0, 3.0]), np.array([True, False])))
-        assert rule.available[0] == ours
-
-
-def test_flows_of_a_job_as_load_for_each_other() -> None:
-    """Two flows of a job of 8 bytes each on a link of 10: they share it, 5 each; as load for each other the first,
-    whose last bytes fit into the slot, sends at all that is free, and the second waits."""
-    for own, now in ((False, [5.0, 5.0]), (True, [10.0, 0.0])):
-        rule, flows, live = _one_flow(FlowSpec(slot_s=1.0, slots=4, own_load=own), 8.0, 2)
-        assert rule.decide(Moment(0), flows, live).caps[live].tolist() == pytest.approx(now, abs=1e-6)
 
 
 def test_what_a_foreign_flow_keeps() -> None:

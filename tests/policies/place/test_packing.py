@@ -12,7 +12,7 @@ from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Hold, Job, Start, Stop
 from weft.model.profile import Compute, Profile
-from weft.network.cost import Tier
+from weft.network.cost import Tier, TierTable
 from weft.policies.place import packing
 from weft.sim.spec import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
@@ -31,7 +31,7 @@ def job(name: str, gpus: int, iterations: int, submit_s: float = 0.0, memory: fl
 
 
 def drive(jobs: list[Job], comm: float, gpus: int = 2) -> tuple[Core, SimWorld]:
-    network = NetworkSpec(cost="tiers", tiers={"m": Tier(comm, comm, comm)})
+    network = NetworkSpec(cost=TierTable({"m": Tier(comm, comm, comm)}))
     world = SimWorld(toy_cluster(1, 1, gpus), jobs, network, RunSpec(), shared_gpus=True)
     core = Core(resolve("gandiva-packing:20"), world)
     run(core, world)

@@ -11,7 +11,8 @@ from weft.errors import InputError
 from weft.workload import zoo
 from weft.workload.profiles.files import MeasuredModel
 from weft.workload.zoo.build import read_model
-from weft.workload.zoo.timings import GPUS, UTILISATION, find_gpu, memory
+from weft.workload.zoo.catalogue import gpus
+from weft.workload.zoo.timings import UTILISATION, find_gpu, memory
 
 MEASURED = Path(str(package.__file__)).parent / "measured"
 
@@ -74,7 +75,7 @@ def test_without_any_measurement_operations_decide() -> None:
 
 
 @pytest.mark.parametrize("name", zoo.names())
-@pytest.mark.parametrize("gpu", [g.name for g in GPUS])
+@pytest.mark.parametrize("gpu", [g.name for g in gpus()])
 def test_every_model_has_a_time_on_every_gpu_with_a_source(name: str, gpu: str) -> None:
     t = zoo.timing(_model(name), gpu, _model(name).batch)
     assert 0 < t.forward_s < compute_s(t)

@@ -163,7 +163,6 @@ RULES = {
     "ten candidates, no shifts": "random+cassini:unshifted",
     "fewest racks of ten, no shifts": "random+cassini:metric=racks,unshifted",
     "consensus, ten candidates": "random+cassini",
-    "consensus, guided placement": "random+cassini:search=64",
 }
 
 

@@ -37,8 +37,9 @@ def calibrate(
 
     Example: weft calibrate resnet50 --measured-ms 12 --gpus 8 --out resnet50.json
     """
-    from weft.network.analytical import calibrated, iteration_s, scaled
+    from weft.network.analytical import iteration_s
     from weft.network.cost import units
+    from weft_evidence.calibration import calibrated, scaled
 
     if gpus % machines:
         raise typer.BadParameter(f"{gpus} GPUs do not divide evenly over {machines} machines")

@@ -10,6 +10,8 @@ import typer
 from weft.cli.common import JsonOption, notice, plain_table, print_json, stdout
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from weft_evidence.allreduce_fit import AllReduceFit
 
 app = typer.Typer(
@@ -49,11 +51,9 @@ def allreduce(
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
     if plot is not None:
-        from weft.results.pictures.circle import fit_figure
         from weft.results.pictures.style import save_picture
 
-        fitted = [(k, m, fit.predict_s(k, m)) for k, m in sorted({(s.k, s.bytes) for s in fit.samples})]
-        save_picture(fit_figure([(s.k, s.bytes, s.seconds) for s in fit.samples], fitted), plot)
+        save_picture(_figure(fit), plot)
         notice(f"wrote {plot}")
     if json:
         print_json(_as_dict(file, fit))
@@ -83,6 +83,26 @@ def _print(fit: AllReduceFit) -> None:
         f"worst {100 * fit.max_relative_error:.0f} %{threshold}",
         highlight=False,
     )
+
+
+def _figure(fit: AllReduceFit) -> Figure:
+    """Seconds over jobs at once, measured and fitted, one line per message size."""
+    from weft.results.pictures.style import PALETTE, house_style, new_figure, tidy_axes
+
+    with house_style():
+        figure, (axes,) = new_figure(6.4, 3.8)
+        for i, size in enumerate(sorted({s.bytes for s in fit.samples})):
+            colour = PALETTE[i % len(PALETTE)]
+            points = sorted((s.k, s.seconds) for s in fit.samples if s.bytes == size)
+            at = sorted({k for k, _ in points})
+            axes.plot(
+                at, [fit.predict_s(k, size) for k in at], color=colour, linewidth=1.2, label=f"{size / 1e6:.3g} MB"
+            )
+            axes.plot([k for k, _ in points], [t for _, t in points], "o", color=colour, markersize=3.5)
+        tidy_axes(axes, "All-reduce under contention", "all-reduces at once (k)", "seconds", "both")
+        axes.set_ylim(bottom=0)
+        axes.legend(title="message", ncols=2)
+    return figure
 
 
 def _as_dict(file: Path, fit: AllReduceFit) -> dict[str, Any]:

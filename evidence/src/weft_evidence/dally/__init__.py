@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from weft.network.by_shape import ASTRA_SIM
 from weft.network.cost import DALLY_TABLE_I
 from weft_evidence.checks import (
     Check,
@@ -25,6 +24,7 @@ from weft_evidence.checks import (
 from weft_evidence.claims import Measured, Picture, Reproduction, Request, Runs
 from weft_evidence.dally.latency import TIERS, latencies, share
 from weft_evidence.dally.runs import GANDIVA, RACKS, has_files, quarter_words, run_experiments, timers_over_time
+from weft_evidence.dally.shapes import ASTRA_SIM
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult

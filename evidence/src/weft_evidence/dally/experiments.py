@@ -13,12 +13,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from weft.network.analytical import DALLY, Analytical, Hierarchy, slowed
-from weft.network.by_shape import calibrated_profile, factor
+from weft.network.analytical import Analytical, Hierarchy
 from weft.network.cost import DALLY_TABLE_I
 from weft.results.metrics import summary
 from weft.runs.kept import kept
 from weft_evidence import claims_of, reproduce
+from weft_evidence.calibration import slowed
 from weft_evidence.claims import Measured, Request, Runs
 from weft_evidence.dally.beyond import (
     BESIDE,
@@ -42,6 +42,7 @@ from weft_evidence.dally.beyond import (
 )
 from weft_evidence.dally.latency import SHAPES
 from weft_evidence.dally.runs import POISSON
+from weft_evidence.dally.shapes import DALLY, calibrated_profile, factor
 from weft_evidence.pages import ROOT, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "dally"

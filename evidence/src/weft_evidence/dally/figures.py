@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.network.by_shape import calibrated_profile
 from weft.network.cost import DALLY_TABLE_I
 from weft.results.metrics import finished_jobs, summary
 from weft.results.pictures.style import DASHES, PALETTE, house_style, new_figure, tidy_axes
@@ -16,6 +15,7 @@ from weft.results.series import busy_gpus
 from weft_evidence.claims import Picture, Runs
 from weft_evidence.dally.latency import TIERS, latencies, share
 from weft_evidence.dally.runs import RACKS, timers_over_time
+from weft_evidence.dally.shapes import calibrated_profile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft.network.by_shape import calibrated_profile, share_of
 from weft.network.cost import THEMIS, Shape, TierTable, tier
+from weft_evidence.dally.shapes import calibrated_profile, share_of
 
 TIERS = ("machine", "rack", "network")
 # 8 GPUs: on one machine, four on each of two machines of a rack, four in each of two racks.

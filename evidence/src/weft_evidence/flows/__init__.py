@@ -226,7 +226,7 @@ CLAIMS: dict[str, _Check] = {
         controls=(
             compared("20 ms over 60 ms", slot(20), slot(60)),
             slots("a host sends nothing until it has its answers", f"pauses,delay={DELAY_MS}ms"),
-            slots("... and plans 1.6 times the volume", f"pauses,volume=1.6,delay={DELAY_MS}ms"),
+            slots("... and plans 1.6 times the volume", f"pauses,volume=1.6,delay={DELAY_MS}ms", pace="flow-prototype"),
             slots("answers three times as late", f"delay={3 * DELAY_MS:g}ms"),
             slots("senders that react to loss", f"delay={DELAY_MS}ms,leaves=100%"),
             slots("without cross traffic", f"delay={DELAY_MS}ms", alone=True),

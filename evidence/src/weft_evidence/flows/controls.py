@@ -7,9 +7,7 @@ from weft_evidence.flows.runs import Control, Setting, bed, cloud, compared, tre
 SLOTS_MS = (20, 40, 60, 80, 100)
 DELAY_MS = 6.2  # a negotiation with a switch takes so long, Figure 12(a)
 PUSHES = (5, 15, 40, 70, 100)  # percent of its share that a foreign TCP flow keeps beside ours
-PROTOTYPE = (
-    "volume=1.6", "no-estimate", "no-estimate,leaves=40%", "no-estimate,leaves=100%", "own-load", "quantised",
-)  # fmt: skip
+PROTOTYPE = ("volume=1.6", "no-estimate", "no-estimate,leaves=40%", "no-estimate,leaves=100%", "own-load")
 RIVALS = ("tcp:ideal", "mcs", "mcs:reacts", "ccml", "shortest")
 
 
@@ -18,7 +16,8 @@ def bed_controls(pace: str) -> tuple[Control, ...]:
     prototype does; and what other paces save."""
     over, over_alone = bed(pace), bed(pace, alone=True)
     leaves = [(f"if foreign TCP keeps {x} % of its share", f"flow:leaves={x}%") for x in PUSHES]
-    done = [(f"as {option}", f"flow:{option}") for option in PROTOTYPE]
+    done = [(f"as {option}", f"flow-prototype:{option}") for option in PROTOTYPE]
+    done.append(("as quantised", "flow:quantised"))
     return (
         compared("without cross traffic", bed("flow", alone=True), over_alone),
         *(compared(words, bed(other), over) for words, other in (*leaves, *done)),
@@ -54,14 +53,14 @@ def tree_controls(rival: str) -> tuple[Control, ...]:
     )
 
 
-def slot(ms: int, more: str = f"delay={DELAY_MS}ms", alone: bool = False) -> Setting:
+def slot(ms: int, more: str = f"delay={DELAY_MS}ms", alone: bool = False, pace: str = "flow") -> Setting:
     """The testbed under `flow` with slots of that length."""
-    return bed(f"flow:{f'slot={ms}ms,' if ms != 60 else ''}{more}", alone=alone)
+    return bed(f"{pace}:{f'slot={ms}ms,' if ms != 60 else ''}{more}", alone=alone)
 
 
-def slots(words: str, more: str, alone: bool = False) -> Control:
+def slots(words: str, more: str, alone: bool = False, pace: str = "flow") -> Control:
     """Figure 7(b) with one thing changed: mean JCT by the length of a slot."""
-    settings = {ms: slot(ms, more, alone) for ms in SLOTS_MS}
+    settings = {ms: slot(ms, more, alone, pace) for ms in SLOTS_MS}
     return Control(
         words, tuple(settings.values()),
         lambda lab: ", ".join(f"{ms} ms {lab.mean_s(setting):.1f} s" for ms, setting in settings.items()),

@@ -25,10 +25,10 @@ from weft.scenario import Scenario
 from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, physics
 from weft.scenario.shipped import scenario_path
 from weft.sim import simulate
-from weft.sim.foreign import delivered_alone
 from weft.sim.spec import NetworkSpec
 from weft_evidence.claims import Measured, Request
 from weft_evidence.flows.beyond import AGAINST, EVEN, WHERE
+from weft_evidence.flows.lab import delivered_alone
 from weft_evidence.flows.runs import Lab, Setting, interval, others_more, others_more_together, saved
 from weft_evidence.pages import ROOT, save_figure, write_claims
 

@@ -15,8 +15,10 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from weft.model.cluster import Cluster
 from weft.network.topologies import build_cluster
 from weft.policies.pace.base import Pace
+from weft.policies.pace.rates import Transport
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.foreign import Others
 from weft.sim.lower import Lowering
@@ -129,6 +131,21 @@ def speed(model: str, pace: str, loss: float = 0.0, iterations: int = 40) -> flo
     """Iterations per second of one job with 2 workers and 2 parameter servers on 4 machines, as in Figure 10."""
     played = play((model,), ((0, 1),), pace, iterations, n_servers=4, loss=loss)
     return iterations / played.engine.finish_s(0)
+
+
+def delivered_alone(cluster: Cluster, network: NetworkSpec, seed: int, moments: Sequence[float]) -> list[float]:
+    """Bytes that the traffic of others delivers by each of these moments, in ascending order, where no job sends."""
+    capacity = cluster.topology.capacity
+    engine = Engine(EngineSpec(capacity, np.zeros(len(capacity), np.bool_), n_gpus=cluster.n_gpus))
+    others = Others(cluster, network, seed, Transport())
+    found = []
+    for moment in moments:
+        while others.next_s <= moment:
+            engine.run(others.next_s)
+            others.change(engine)
+        engine.run(moment)
+        found.append(others.so_far(engine))
+    return found
 
 
 def decision_ms(n: int) -> list[float]:

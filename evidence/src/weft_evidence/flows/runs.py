@@ -136,7 +136,7 @@ class Lab:
     def others_alone(self, setting: Setting, seed: int, by_s: float) -> float:
         """Bytes that the cross traffic of a setting delivers by the end of one of its runs, where no job sends."""
         from weft.scenario.build import build_cluster, physics
-        from weft.sim.foreign import delivered_alone
+        from weft_evidence.flows.lab import delivered_alone
 
         key = setting.place, seed
         if key not in self._alone:

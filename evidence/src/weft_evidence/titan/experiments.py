@@ -27,13 +27,13 @@ from weft.model.view import ClusterView, JobView, Offer
 from weft.policies.place.base import Answer, Place
 from weft.policies.place.best_fit import Share, idle_first
 from weft.policies.place.skew import Skew, skew_of
-from weft.results.metrics import machine_use, profit_rate, total
 from weft.results.series import Steps
 from weft.runs.kept import kept
 from weft.stacks.registry import register
 from weft_evidence import reproduce
 from weft_evidence.checks import judge
 from weft_evidence.claims import Request
+from weft_evidence.machines import machine_use, profit_rate, total
 from weft_evidence.pages import ROOT, write_claims
 from weft_evidence.titan import CLAIMS
 from weft_evidence.titan.runs import DEALT, HD, STACKS, TraceRun, bytes_between, measured, on_testbed, scenario

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.results.metrics import machine_use, profit_rate
 from weft.results.series import Steps, thin
+from weft_evidence.machines import machine_use, profit_rate
 from weft_evidence.titan.runs import MODELS, SIZES, TraceRun, on_testbed
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -81,8 +82,6 @@ def pareto(runs: Mapping[str, TraceRun]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter
 
-    from weft.results.pictures.style import label_points
-
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     ax = figure.subplots()
     best = front(runs)
@@ -127,3 +126,26 @@ def _side_by_side(runs: Mapping[str, TraceRun]) -> list[list[str]]:
         else:
             groups.append([name])
     return groups
+
+
+def label_points(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
+    """Names beside points, each at the first place where it lies over no other name or point and inside the picture."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.transforms import Bbox
+
+    figure = axes.get_figure()
+    canvas = FigureCanvasAgg(figure)  # type: ignore[arg-type]
+    canvas.draw()  # type: ignore[no-untyped-call]
+    renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]
+    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axes.transData.transform(list(points.values()))]
+    frame = axes.get_window_extent(renderer)
+    places = [(dx, dy, side) for dy in (4, -11, 14, -21, 24, -31) for dx, side in ((7, "left"), (-7, "right"))]
+    for name, point in points.items():
+        for dx, dy, side in places:
+            text = axes.annotate(name, point, (dx, dy), textcoords="offset points", fontsize="small", ha=side)
+            box = text.get_window_extent(renderer)
+            if frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1) and not box.count_overlaps(taken):
+                break
+            if (dx, dy, side) != places[-1]:
+                text.remove()
+        taken.append(box)

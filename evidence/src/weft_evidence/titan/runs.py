@@ -18,11 +18,11 @@ from weft.policies.place.hived import fragments_first
 from weft.policies.place.pattern import bytes_across, divide, kind_of, pattern_of
 from weft.policies.place.titan import Limits, solve
 from weft.policies.place.titan.search import Placed
-from weft.results.metrics import at_arrivals, machine_use, mean, overhead_bytes, profit_rate, total
 from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
 from weft.workload import zoo
 from weft_evidence.claims import Request
+from weft_evidence.machines import at_arrivals, machine_use, mean, overhead_bytes, profit_rate, total
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult

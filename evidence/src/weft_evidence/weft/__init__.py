@@ -17,7 +17,6 @@ import polars as pl
 from weft.advise.race import Race, Replicate, entrants, race, score
 from weft.advise.site import Site
 from weft.policies.order.weft import BOUND, LEAST_BOUND_S
-from weft.results.metrics import machine_use
 from weft.results.run import RunResult
 from weft.runs.executors import run_all
 from weft.runs.prepare import compile_kernels
@@ -28,6 +27,7 @@ from weft.scenario.shipped import scenario_path
 from weft.stacks import resolve
 from weft_evidence.checks import LabCheck, chosen, judge, some_effect
 from weft_evidence.claims import Claim, Measured, Reproduction, Request, Runs, Verdict
+from weft_evidence.machines import machine_use
 from weft_evidence.weft.trials import TRIALS, Trial, missing
 
 TITLE = "The stack weft, held to the methods of these papers on their scenarios"

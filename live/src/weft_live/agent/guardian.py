@@ -60,9 +60,9 @@ def main(path: str, silence_s: float) -> None:
     while True:
         ready, _, _ = select.select([0], [], [], silence_s)
         if not ready:
+            release(path)  # again and again: the agent may wake up, pace, and hang once more before it gives a sign
             if calm:
-                release(path)
-                os.write(1, b".")  # the agent, should it wake up, is to know
+                os.write(1, b".")  # it is to know
             calm = False
             continue
         if not os.read(0, 4096):

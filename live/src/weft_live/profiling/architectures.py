@@ -17,7 +17,7 @@ from weft.errors import InputError
 from weft.model.units import GB
 from weft.workload import zoo
 from weft.workload.zoo import language, vision
-from weft.workload.zoo.catalogue import SHAPES
+from weft.workload.zoo.catalogue import shapes
 from weft.workload.zoo.language import Transformer
 from weft_live.profiling.torch_bridge import load_torch, optional
 
@@ -110,10 +110,10 @@ def _module(torch: Any, name: str, library: str) -> tuple[Any, str]:
         if torchvision is not None:
             extra = {"init_weights": False, "aux_logits": True} if name == "inception-v3" else {}
             return getattr(torchvision, _TORCHVISION[name])(weights=None, **extra), "torchvision"
-    if name in SHAPES and library in ("auto", "transformers"):
+    if name in shapes() and library in ("auto", "transformers"):
         transformers = optional("transformers")
         if transformers is not None:
-            return _hugging_face(transformers, name, SHAPES[name]), "transformers"
+            return _hugging_face(transformers, name, shapes()[name]), "transformers"
     if library in ("auto", "weft"):
         return _own(name), "weft"
     raise InputError(f"model {name}: {library} does not define it or is not installed; use library auto or weft")
@@ -123,8 +123,8 @@ def _own(name: str) -> Any:
     from weft_live.profiling.language_nets import Dlrm, LstmPtb, TransformerNet
     from weft_live.profiling.vision_nets import AlexNet, InceptionV3, MobileNetV3, ResNet, Vgg
 
-    if name in SHAPES:
-        return TransformerNet(SHAPES[name])
+    if name in shapes():
+        return TransformerNet(shapes()[name])
     makers: dict[str, Callable[[], Any]] = {
         "vgg11": lambda: Vgg(11),
         "vgg16": lambda: Vgg(16),
@@ -185,7 +185,7 @@ def _data(torch: Any, name: str, batch: int, weights: Any) -> tuple[Any, Callabl
         clicks = torch.randint(2, (batch, 1)).float()
         dense = torch.rand(batch, (language.BENCHMARK_BOTTOM if benchmark else language.DLRM_BOTTOM)[0])
         return (dense, categories), lambda out: functional.binary_cross_entropy_with_logits(out.float(), clicks)
-    shape = SHAPES.get(name)
+    shape = shapes().get(name)
     vocabulary, sequence = (shape.vocabulary, shape.sequence) if shape else (10_000, 35)
     ids = torch.randint(vocabulary, (batch, sequence))
     if shape and shape.head == "none":

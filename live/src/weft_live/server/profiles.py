@@ -17,7 +17,6 @@ from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.profile import Profile
 from weft.workload import zoo
-from weft_live.server.snapshot import load_profile
 
 LIMIT_S = 5.0  # seconds that reading one model may take; one that takes longer is refused
 _START_S = 15.0  # more, for a child that has just been started
@@ -163,7 +162,7 @@ class Profiles:
         try:
             if "error" in answer:
                 raise InputError(answer["error"])
-            self._keep(key, load_profile(answer["profile"]))
+            self._keep(key, Profile.from_json(answer["profile"]))
         except InputError as error:
             self._remember(key, str(error))
 

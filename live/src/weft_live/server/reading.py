@@ -18,7 +18,6 @@ from weft.errors import InputError, WeftError
 from weft.model.profile import Profile, Transfer
 from weft.network.collectives import get_collective
 from weft.workload import zoo
-from weft_live.server.snapshot import save_profile
 
 LARGEST = 16 << 20  # bytes of a file, as it lies there
 MOST_TASKS = 4096  # most tasks of one iteration: policies look at every task
@@ -38,7 +37,7 @@ def main() -> None:
 
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:
     try:
-        return {"profile": save_profile(_read(asked["model"], asked["gpus"], asked["gpu"], asked["folders"]))}
+        return {"profile": _read(asked["model"], asked["gpus"], asked["gpu"], asked["folders"]).as_json()}
     except WeftError as error:
         return {"error": str(error)}
     except (MemoryError, RecursionError, OverflowError):

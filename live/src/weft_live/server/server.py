@@ -70,7 +70,7 @@ class Server:
     ) -> None:
         self.folder, self.cluster, self.stack, self.dry_run, self.say = folder, cluster, stack, dry_run, say
         self.record, self.engine = record, engine
-        self.needs = stack.planner.needs | stack.interleave.needs | stack.pace.needs
+        self.needs = stack.needs
         self.profiles = Profiles(cluster, self.engine.profile_folders)
         self._next_record_s = self._next_notify = 0.0
         self._closed = False

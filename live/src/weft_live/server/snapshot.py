@@ -14,7 +14,7 @@ from weft.core.world import World
 from weft.errors import InputError, StackError
 from weft.model.job import Job
 from weft.model.plan import Gate
-from weft.model.profile import Compute, Profile, Task, Transfer
+from weft.model.profile import Profile
 from weft.model.view import JobStatus, JobView
 
 VERSION = 1
@@ -143,7 +143,7 @@ def assembled(small: dict[str, Any], jobs: dict[str, dict[str, Any]], profiles: 
 
 def load_table(saved: dict[str, Any], table: Table) -> None:
     """Fill an empty table."""
-    profiles = [load_profile(record) for record in saved["profiles"]]
+    profiles = [Profile.from_json(record) for record in saved["profiles"]]
     table.arrivals = saved["arrivals"]
     for record in saved["jobs"]:
         job = Job(
@@ -177,27 +177,5 @@ class _Pool:
     def index(self, profile: Profile) -> int:
         if id(profile) not in self._kept:
             self._kept[id(profile)] = (len(self.saved), profile)
-            self.saved.append(save_profile(profile))
+            self.saved.append(profile.as_json())
         return self._kept[id(profile)][0]
-
-
-def _save_task(task: Task) -> dict[str, Any]:
-    workers = None if task.workers is None else list(task.workers)
-    kind = "compute" if isinstance(task, Compute) else "transfer"
-    return {**asdict(task), "kind": kind, "after": list(task.after), "workers": workers}
-
-
-def save_profile(profile: Profile) -> dict[str, Any]:
-    """A profile as a JSON-able value."""
-    return {**asdict(profile), "tasks": [_save_task(task) for task in profile.tasks]}
-
-
-def load_profile(saved: dict[str, Any]) -> Profile:
-    """The profile that `save_profile` was given."""
-    return Profile(**{**saved, "tasks": tuple(_load_task(task) for task in saved["tasks"])})
-
-
-def _load_task(saved: dict[str, Any]) -> Task:
-    values = {**saved, "after": tuple(saved["after"])}
-    values["workers"] = None if saved["workers"] is None else tuple(saved["workers"])
-    return Compute(**values) if values.pop("kind") == "compute" else Transfer(**values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
@@ -16,8 +17,8 @@ from weft_live.server.profiles import Reading
 from weft_live.slurm.hands import Snapshot
 from weft_live.slurm.notes import foreign
 from weft_live.slurm.reconcile import Task
-from weft_live.slurm.records import Node, Record, within_limits
-from weft_live.slurm.request import describe
+from weft_live.slurm.records import Node, Record
+from weft_live.slurm.request import describe, on_fewest_nodes
 from weft_live.slurm.world import SlurmWorld
 
 _TOGETHER_S = 2.0  # seconds to wait for the models of jobs that came together
@@ -133,6 +134,7 @@ class Intake:
         """One of them: as it is to be taken, or None. `served` are the nodes that it may be given."""
         if not (self.wants(record) and record.batch and (record.gpus or record.gpus_per_socket)):
             return None
+        record = on_fewest_nodes(record, served)
         request = (
             f"{record.comment} {record.gpus} {record.tasks} {record.time_limit_s} {record.partition} {record.gpu} "
             f"{record.nodes_said} {record.account} {record.qos}"
@@ -239,6 +241,20 @@ def refuse_uneven(gpus: int, sizes: Sequence[int], each: int = 0) -> None:
         raise InputError(
             f"it wants {gpus} GPUs, and no nodes can give it the same number on each; ask for another number"
         )
+
+
+def within_limits(records: Sequence[Record], known: Set[str]) -> list[Record]:
+    """Without the tasks of an array (`--array=0-99%4`) that may not run beside those that are known already."""
+    if not any(record.array_limit for record in records):
+        return list(records)
+    live = Counter(key.partition("_")[0] for key in known)
+    found = []
+    for record in records:
+        array = record.key.partition("_")[0]
+        if not record.array_limit or live[array] < record.array_limit:
+            live[array] += 1
+            found.append(record)
+    return found
 
 
 def refuse_wishes(record: Record, nodes: Sequence[Node]) -> None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -53,7 +52,8 @@ class Record:
     het: bool = False  # part of a heterogeneous job
     nodes: tuple[str, ...] = ()
     required: frozenset[str] = frozenset()  # nodes it must have
-    node_count: int = 1
+    node_count: int = 1  # Slurm's guess
+    nodes_at_least: int = 0  # as its user said, or one; 0: this version does not say
     nodes_at_most: int = 0  # as its user said, or weft; 0: nobody did
     tasks: int = 1
     tasks_per_node: int = 0
@@ -142,6 +142,7 @@ class Node:
     gpu: str = ""  # its type, where Slurm is told
     words: str = ""  # its state
     partitions: frozenset[str] = frozenset()
+    cpus: int = 0
 
 
 def gpu_count(gres: str) -> tuple[int, str]:
@@ -215,17 +216,17 @@ def _record(row: dict[str, Any]) -> Record:
     held_gpus = tuple(_gpus_taken(str(part)) for part in detail) if isinstance(detail, list) else ()
     code, signal = _exit(row.get("exit_code"))
     limit_min = _number(row.get("time_limit"))
-    number = str(_number(row.get("job_id")) or 0)
+    number, most = str(_number(row.get("job_id")) or 0), _number(row.get("max_nodes")) or 0
     return Record(
         key=number, number=number, state=state, completing=completing, held=_number(row.get("priority")) == 0,
-        reason=_text(row, "state_reason"), description=_text(row, "state_description"),
-        name=_text(row, "name"), user=_text(row, "user_name"),
-        partition=_text(row, "partition"), batch=bool(row.get("batch_flag", True)),
+        reason=_text(row, "state_reason"), description=_text(row, "state_description"), name=_text(row, "name"),
+        user=_text(row, "user_name"), partition=_text(row, "partition"), batch=bool(row.get("batch_flag", True)),
         het=bool(_number(row.get("het_job_id"))), nodes=nodes, required=frozenset(_hosts(row.get("required_nodes"))),
-        node_count=_number(row.get("node_count")) or 1, nodes_at_most=_number(row.get("max_nodes")) or 0,
+        node_count=min(_number(row.get("node_count")) or 1, most or 10**9), nodes_at_most=most,
+        nodes_at_least=int((re.search(r"\bnode=(\d+)", _text(row, "tres_req_str")) or "00")[1]),
         tasks=_number(row.get("tasks")) or 1, tasks_per_node=_unless_no_value(row.get("tasks_per_node")),
-        cpus_per_task=_cpus_per_task(row), uid=_uid(row),
-        requeue=row.get("requeue", True) is not False, gpus_per_socket=gpu_count(_text(row, "tres_per_socket"))[0],
+        cpus_per_task=_cpus_per_task(row), uid=_uid(row), requeue=row.get("requeue", True) is not False,
+        gpus_per_socket=gpu_count(_text(row, "tres_per_socket"))[0],
         gpus_per_node=gpu_count(_text(row, "tres_per_node"))[0], gpus_per_job=gpu_count(_text(row, "tres_per_job"))[0],
         gpus_per_task=gpu_count(_text(row, "tres_per_task"))[0],
         gpus_held=held_gpus if len(held_gpus) == len(nodes) else (), comment=_comment(row),
@@ -233,8 +234,8 @@ def _record(row: dict[str, Any]) -> Record:
         signal=signal, submit_s=float(_number(row.get("submit_time")) or 0),
         begin_s=float(_number(row.get("start_time")) or 0), dependency=_text(row, "dependency"),
         eligible_s=float(_number(row.get("eligible_time")) or 0),
-        evaluated_s=float(_number(row.get("last_sched_evaluation")) or 0),
-        account=_text(row, "account"), qos=_text(row, "qos"), nice=_number(row.get("nice")) or 0,
+        evaluated_s=float(_number(row.get("last_sched_evaluation")) or 0), account=_text(row, "account"),
+        qos=_text(row, "qos"), nice=_number(row.get("nice")) or 0,
         time_limit_s=None if limit_min is None else 60.0 * limit_min, gpu=_gpu_type(row), nodes_said=_nodes_said(row),
         array_limit=_number(row.get("array_max_tasks")) or 0,
     )  # fmt: skip
@@ -273,20 +274,6 @@ def _members(text: str) -> Iterator[int]:
         yield from islice(range(first, int(match[2] or first) + 1, int(match[3] or 1) or 1), _MOST_TASKS)
 
 
-def within_limits(records: Sequence[Record], known: Set[str]) -> list[Record]:
-    """Without the tasks of an array (`--array=0-99%4`) that may not run beside those that are known already."""
-    if not any(record.array_limit for record in records):
-        return list(records)
-    live = Counter(key.partition("_")[0] for key in known)
-    found = []
-    for record in records:
-        array = record.key.partition("_")[0]
-        if not record.array_limit or live[array] < record.array_limit:
-            live[array] += 1
-            found.append(record)
-    return found
-
-
 def read_nodes(text: str) -> list[Node]:
     """The nodes in sinfo's JSON, each once."""
     found: dict[str, Node] = {}
@@ -309,9 +296,11 @@ def _nodes(row: dict[str, Any]) -> Iterator[Node]:
     words += [str(word).upper() for word in _list(row.get("state_flags"))]
     usable = bool(_USABLE & set(words)) and not _UNUSABLE & set(words)
     count, kind = gpu_count(gres)
+    said, served = row.get("cpus"), frozenset(filter(None, partitions))
+    cpus = _number(_dict(said).get("maximum") if isinstance(said, dict) and "maximum" in said else said) or 0
     for name in names:
         if isinstance(name, str) and name:
-            yield Node(name, usable, count, kind, " ".join(words).lower(), frozenset(filter(None, partitions)))
+            yield Node(name, usable, count, kind, " ".join(words).lower(), served, cpus)
 
 
 def _dict(value: Any) -> dict[str, Any]:

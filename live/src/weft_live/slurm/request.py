@@ -8,11 +8,13 @@ state its length is assumed to use its whole time limit, in iterations of one se
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from weft.errors import InputError
 from weft_live.description import Description, ProfileOf
-from weft_live.slurm.records import Record
+from weft_live.slurm.records import Node, Record
 
 KEYS = (
     "model", "iterations", "iteration_s", "checkpoint_every", "resumes", "restarts", "gpus", "shape", "grace_s",
@@ -31,6 +33,14 @@ def said_in(comment: str) -> dict[str, str]:
     for part in _SAID.finditer(comment):
         said |= dict(_PAIR.findall(part[1]))
     return said
+
+
+def on_fewest_nodes(record: Record, nodes: Iterable[Node]) -> Record:
+    """The request on as many nodes as its tasks need. Where tasks have several processors Slurm's guess may be one more
+    than the fewest that its user allows, though they fit there."""
+    cpus, fewest = max((node.cpus for node in nodes), default=0), record.nodes_at_least
+    fits = record.cpus_per_task > 1 and record.tasks * record.cpus_per_task <= cpus * fewest
+    return replace(record, node_count=fewest) if fits and not record.tasks_per_node else record
 
 
 def describe(record: Record, name: str, profile_of: ProfileOf) -> Description:

@@ -77,9 +77,9 @@ class Layered(Planner):
         recent = {user: [t for t in times if t > since_s] for user, times in state.get("caused", {}).items()}
         return {user: times for user, times in recent.items() if times}
 
-    def turn(self, job: JobView) -> tuple[float, float]:
+    def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         """The order's answer."""
-        return self.order.turn(job)
+        return self.order.turn(view, job)
 
     def _candidate(
         self, view: ClusterView, ranking: Ranking, outcome: Outcome, caused: dict[str, list[float]], ask_s: float | None

@@ -63,6 +63,8 @@ def serve_pool(view: ClusterView, ranking: Ranking, place: Place, ask: Ask, stat
     else:
         _serve_each(pool, ranking)
     if not (ranking.told or ranking.strict):
+        if not (view.running or pool.outcome.placed):
+            pool.serve_unclaimed()
         pool.turn_away()
     for name in sorted(pool.out):  # not claimed, or claimed after the pool was empty
         pool.again(view.running[name], Claim(name, len(view.running[name].gpus)), may_move=False)
@@ -123,6 +125,14 @@ class _Pool:
     def passes(self, gpus: int, job: JobView) -> bool:
         """Whether a job would be turned away without being asked about: what is left only shrinks."""
         return gpus > self._n_free() or (bool(self._refused) and (job.job.gpus, self.alike(job)) in self._refused)
+
+    def serve_unclaimed(self) -> None:
+        """On an idle cluster where no claim could be served: whoever the order has not claimed, because it meant the
+        GPUs for jobs that find no place, for which place may keep GPUs. Otherwise all would wait for each other."""
+        declined = {answer.job for answer in self.outcome.declined}
+        for job in list(self.view.waiting.values()):
+            if job.id not in declined and job.id not in self.outcome.placed:
+                self.admit(Claim(job.id, job.job.gpus, "nobody else can start"))
 
     def turn_away(self) -> None:
         """Decline every waiting job that has neither been answered nor been told why it waits: it wanted more than

@@ -26,8 +26,23 @@ class Node:
     nic_gbps: float
 
 
-def single_switch(servers: int, machine: Machine | None = None, *, seed: int = 0) -> Cluster:
-    """All servers on one switch that never blocks: only NICs can be the bottleneck. It is one rack."""
+def single_switch(
+    servers: int | None = None,
+    machine: Machine | None = None,
+    *,
+    racks: int | None = None,
+    servers_per_rack: int | None = None,
+    seed: int = 0,
+) -> Cluster:
+    """All servers on one switch that never blocks: only NICs can be the bottleneck. It is one rack, also where their
+    number is given as that of the servers in so many racks."""
+    if servers is None:
+        if servers_per_rack is None:
+            raise ScenarioError("cluster.servers_per_rack is missing; a single-switch topology needs it")
+        per_rack = check_count("servers_per_rack", servers_per_rack)
+        servers = per_rack * check_count("racks", 1 if racks is None else racks)
+    elif racks is not None or servers_per_rack is not None:
+        raise ScenarioError("cluster.servers excludes racks and servers_per_rack; remove one side")
     check_total(check_count("servers", servers), "servers")
     fabric = Fabric("single-switch", machine or Machine(), seed)
     _racks(fabric, servers, servers, lambda rack: ("switch",))
@@ -129,13 +144,28 @@ def three_tier(
     return fabric.cluster()
 
 
-def fat_tree(k: int, machine: Machine | None = None, *, oversubscription: float = 1.0, seed: int = 0) -> Cluster:
+def fat_tree(
+    k: int | None = None,
+    machine: Machine | None = None,
+    *,
+    servers_per_rack: int | None = None,
+    racks: int | None = None,
+    oversubscription: float = 1.0,
+    seed: int = 0,
+) -> Cluster:
     """The k-ary fat tree: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, k^3/4 servers.
 
-    All cables run at NIC speed; with `oversubscription`, cables between switches run at NIC speed divided by it.
+    All cables run at NIC speed; with `oversubscription`, cables between switches run at NIC speed divided by it. The
+    servers of a rack may stand for k.
     """
     machine = machine or Machine()
-    if check_count("k", k, least=2) % 2:
+    if k is None:
+        if servers_per_rack is None:
+            raise ScenarioError("cluster.k is missing; give the number of ports of a switch (k pods, k^3/4 servers)")
+        k = 2 * check_count("servers_per_rack", servers_per_rack)
+    check_count("k", k, least=2)
+    _check_same(f"a fat tree of k = {k}", ("servers_per_rack", servers_per_rack, k // 2), ("racks", racks, k * k // 2))
+    if k % 2:
         raise ScenarioError(f"cluster.k is {k}; a fat tree needs an even number of ports, such as {k + 1}")
     half = k // 2
     check_total(k * half * half, "k")
@@ -153,12 +183,27 @@ def fat_tree(k: int, machine: Machine | None = None, *, oversubscription: float 
     return fabric.cluster()
 
 
-def cassini(machine: Machine | None = None, *, seed: int = 0) -> Cluster:
+def cassini(
+    machine: Machine | None = None,
+    *,
+    servers: int = 24,
+    racks: int | None = None,
+    servers_per_rack: int | None = None,
+    oversubscription: float = 2.0,
+    seed: int = 0,
+) -> Cluster:
     """The CASSINI testbed (section 5.1, Figure 10): 24 servers, 13 logical switches, 48 cables, 2:1 at the ToRs.
 
     6 ToRs with 4 servers and 2 uplinks each, 6 aggregation switches with 2 uplinks each, 1 core. The text does not
     say which ToR meets which aggregation switch: here two ToRs and two aggregation switches make a pod, fully meshed.
     """
+    shape = (3, 2, 6) if servers == 6 else (6, 4, 24)
+    given = (("racks", racks), ("servers_per_rack", servers_per_rack), ("servers", servers))
+    _check_same("the CASSINI testbed", *((*pair, right) for pair, right in zip(given, shape, strict=True)))
+    if oversubscription != 1:  # which says nothing
+        _check_same("the CASSINI testbed", ("oversubscription", oversubscription, 2))
+    if servers == 6:
+        return cassini_multi_gpu(machine, seed=seed)
     machine = machine or CASSINI_MACHINE
     fabric = Fabric("cassini", machine, seed)
     _racks(fabric, 24, 4, lambda rack: (f"tor{rack}", f"pod{rack // 2}", "core"))
@@ -185,6 +230,13 @@ def cassini_multi_gpu(machine: Machine | None = None, *, seed: int = 0) -> Clust
     return fabric.cluster()
 
 
+def _check_same(what: str, *rows: tuple[str, float | None, int]) -> None:
+    """What is given must be what there is."""
+    for name, value, right in rows:
+        if value is not None and value != right:
+            raise ScenarioError(f"cluster.{name} is {value}; {what} has {right}: leave it out")
+
+
 def _racks(fabric: Fabric, servers: int, per_rack: int, above: Callable[[int], tuple[str, ...]]) -> None:
     """Servers s0, s1, ... in racks of `per_rack`, each on the first of the switches that are `above` its rack."""
     for i in range(servers):
@@ -197,6 +249,8 @@ def _uplinks(
     nic_gbps: float, servers: int, racks_per_edge: int, oversubscription: float, given: tuple[float, float] | None
 ) -> tuple[float, float]:
     ratio = check_positive("oversubscription", oversubscription)
+    if given is not None and ratio != 1:
+        raise ScenarioError("cluster.uplink_gbps excludes oversubscription; remove one of them")
     if given is None:
         tor = servers * nic_gbps / ratio
         return tor, racks_per_edge * tor / ratio

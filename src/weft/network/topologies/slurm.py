@@ -1,7 +1,4 @@
-"""Slurm's topology.conf as text, and topology.yaml (since 25.05) as the topology.conf that says the same.
-
-Only as much of YAML is read as such a file has: mappings, lists of mappings, lists in brackets, comments and quotes.
-"""
+"""Slurm's topology.conf as text, and topology.yaml (since 25.05) as the topology.conf that says the same."""
 
 from __future__ import annotations
 
@@ -214,9 +211,6 @@ def _wrong(source: str, line: int, why: str) -> InputError:
     return InputError(f"{source}, line {line}: {why}")
 
 
-_KEY = re.compile(r"""(?:"([^"]*)"|'([^']*)'|([\w.-]+))\s*:(?:\s+(.*))?$""")
-
-
 def as_topology_conf(text: str, source: str = "topology.yaml") -> str:
     """The lines of a topology.conf for the default topology of a topology.yaml, or for its first one."""
     entries = _parse(text, source)
@@ -257,61 +251,13 @@ def _need(row: dict[str, Any], key: str, source: str) -> str:
 
 
 def _parse(text: str, source: str) -> Any:
-    lines = []
-    for number, line in enumerate(text.splitlines(), 1):
-        bare = re.sub(r"(^|\s)#.*$", "", line).rstrip()
-        if bare.strip() and bare.strip() != "---":
-            if "\t" in bare[: len(bare) - len(bare.lstrip())]:
-                raise InputError(f"{source}: line {number}: is indented with a tab; YAML takes blanks")
-            lines.append((number, len(bare) - len(bare.lstrip()), bare.strip()))
-    value, rest = _yaml_block(lines, 0, lines[0][1] if lines else 0, source)
-    if rest < len(lines):
-        raise InputError(f"{source}: line {lines[rest][0]}: does not belong to what is above it; check its indentation")
-    return value
+    """YAML in which every scalar is text: names of hosts may look like numbers."""
+    import yaml  # next to no run reads any
 
-
-def _yaml_block(
-    lines: list[tuple[int, int, str]], at: int, indent: int, source: str, depth: int = 0
-) -> tuple[Any, int]:
-    """What begins at a line, and the line after it; a list if its entries begin with a dash, else a mapping."""
-    if depth > 20:
-        raise InputError(f"{source}: line {lines[at][0]}: is nested too deep for a topology")
-    found_list: list[Any] = []
-    found: dict[str, Any] = {}
-    while at < len(lines) and lines[at][1] == indent:
-        number, _, text = lines[at]
-        if text == "-" or text.startswith("- "):
-            inner = text[1:].strip()
-            lines[at] = (number, indent + 1 + len(text[1:]) - len(text[1:].lstrip()), inner)
-            if inner and not _KEY.match(inner):
-                found_list.append(_scalar(inner))
-                at += 1
-                continue
-            value, at = _yaml_block(lines, at if inner else at + 1, _next_indent(lines, at, inner), source, depth + 1)
-            found_list.append(value)
-            continue
-        match = _KEY.match(text)
-        if match is None or found_list:
-            raise InputError(f"{source}: line {number}: {text!r:.60} is not KEY: VALUE")
-        key = match[1] or match[2] or match[3]
-        at += 1
-        if match[4]:
-            found[key] = _scalar(match[4])
-        elif at < len(lines) and (lines[at][1] > indent or (lines[at][1] == indent and lines[at][2].startswith("-"))):
-            found[key], at = _yaml_block(lines, at, lines[at][1], source, depth + 1)
-        else:
-            found[key] = ""
-    return (found_list or found), at
-
-
-def _next_indent(lines: list[tuple[int, int, str]], at: int, inner: str) -> int:
-    return lines[at][1] if inner else lines[at + 1][1] if at + 1 < len(lines) else 0
-
-
-def _scalar(text: str) -> Any:
-    text = text.strip()
-    if text.startswith("[") and text.endswith("]"):
-        return [_scalar(part) for part in text[1:-1].split(",") if part.strip()]
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
-    return text
+    try:
+        return yaml.load(text, Loader=yaml.BaseLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise InputError(f"{source}: line {line}: it is no YAML ({error.problem or error.context})") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise InputError(f"{source}: it is no YAML ({str(error).splitlines()[0]})") from None

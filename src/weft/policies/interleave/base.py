@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from weft.model.plan import Candidate, Placement, State
+from weft.model.plan import Candidate, State
 from weft.model.policy import Policy
 from weft.model.view import ClusterView
 
@@ -36,13 +36,6 @@ class Interleave(Policy):
 
     def prepare(self) -> None:
         """Compile what needs compiling. Called before a run, so that the run's time does not include it."""
-
-    def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:
-        """Plans of its own beside the planner's: the number of a candidate, and where its jobs should be instead.
-
-        Only jobs that start in this cycle may be elsewhere than in the candidate.
-        """
-        return ()
 
     @abstractmethod
     def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:

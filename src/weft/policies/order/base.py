@@ -81,7 +81,7 @@ class Order(Policy):
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Claims at this moment, best first."""
 
-    def turn(self, job: JobView) -> tuple[float, float]:
+    def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         """Key (p0, p1) with which a job's tasks queue for a shared GPU: smallest p0 + p1 x iterations left first.
 
         The default is first come, first served by submission time.

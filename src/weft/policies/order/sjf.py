@@ -22,7 +22,7 @@ class ShortestJobFirst(Order):
         )
         return Ranking(claims, state)
 
-    def turn(self, job: JobView) -> tuple[float, float]:
+    def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         """By length, which does not change as the job goes on."""
         return (_length_s(job), 0.0)
 

@@ -52,7 +52,7 @@ class ShortestRemainingServiceFirst(Order):
         )
         return Ranking(self._claims(merge(running, waiting, key=_key)), state, preemptive=True)
 
-    def turn(self, job: JobView) -> tuple[float, float]:
+    def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         """The same key, which shrinks with every iteration (unless it is a size)."""
         if self.by == "size":
             return (float(job.job.gpus), 0.0)

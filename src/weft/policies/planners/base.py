@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.job import Job
-from weft.model.plan import Candidate, Placement, Plan, State
+from weft.model.plan import Candidate, State
 from weft.model.policy import Policy
 from weft.model.profile import Profile
 from weft.model.view import ClusterView, Estimate, JobView, Spread
@@ -36,10 +35,6 @@ class Planner(Policy):
     @abstractmethod
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """Up to n whole-cluster candidates, best first; at least one."""
-
-    def relocated(self, candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
-        """The candidate with jobs on other GPUs, as many each, as an interleave would have it."""
-        return replace(candidate, plan=Plan(placements, candidate.plan.gates))
 
     def adapted(self, job: Job, cluster: Cluster, alone: Callable[[Profile, str, Spread], Estimate]) -> Job:
         """The job as it runs under this planner: with another batch at each size, if it adapts batches.
@@ -69,6 +64,6 @@ class Planner(Policy):
             f"it wants {per_server} GPUs on each node, which {self.name} cannot promise; choose a stack with an order"
         )
 
-    def turn(self, job: JobView) -> tuple[float, float]:
+    def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         """Key (p0, p1) for shared GPUs: smallest p0 + p1 x iterations left first."""
         return (job.job.submit_s, 0.0)

@@ -7,7 +7,6 @@ rounds, remembers the outcome, and proposes the same again between rounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -248,12 +247,6 @@ def as_decided(
     declined = tuple(Declined(job, f"{reason}: no GPUs for it") for job in view.waiting if job not in target)
     jobs = all_jobs(view)
     return Candidate(Plan(dict(target)), state, dict.fromkeys(jobs, reason), declined, wake_s)
-
-
-def moved(candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
-    """The candidate with jobs elsewhere: its target is there too."""
-    state = {**candidate.state, "target": {job: list(gpus) for job, gpus in placements.items()}}
-    return replace(candidate, plan=Plan(placements, candidate.plan.gates), state=state)
 
 
 def sizes_that_fit(view: ClusterView, job: Job) -> tuple[int, ...]:

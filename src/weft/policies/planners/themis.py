@@ -18,7 +18,6 @@ from weft.policies.planners.target import (
     as_decided,
     different_ways,
     held,
-    moved,
     nearest,
     remember,
     restart_share,
@@ -124,10 +123,6 @@ class Themis(Planner):
         if same and not over:
             return [as_decided(view, target, state, "leased", self._wake(view, leases))]
         return self._auction(view, state, target, leases, n)
-
-    def relocated(self, candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
-        """The target moves too."""
-        return moved(candidate, placements)
 
     def rho(
         self,

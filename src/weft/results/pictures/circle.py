@@ -1,4 +1,4 @@
-"""Pictures of circles on a link, before and after rotation (CASSINI Figures 3 to 6), and of an all-reduce fit."""
+"""Pictures of circles on a link, before and after rotation (CASSINI Figures 3 to 6)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from weft.results.display import duration
-from weft.results.pictures.style import GRID, INK, JOB_COLOURS, MUTED, PALETTE, house_style, new_figure, tidy_axes
+from weft.results.pictures.style import GRID, INK, JOB_COLOURS, MUTED, house_style, new_figure, tidy_axes
 
 _POINTS = 1440
 
@@ -82,22 +82,3 @@ def _summed(axes: Any, rings: Sequence[Ring], perimeter_s: float, capacity_gbps:
     axes.locator_params(axis="x", nbins=4)
     axes.xaxis.set_major_formatter(lambda t, _: duration(t) if t > 0 else "0")
     tidy_axes(axes, "", "time on the circle", "demand (Gbit/s)")
-
-
-Point = tuple[int, float, float]  # jobs at once, message bytes, seconds
-
-
-@house_style()
-def fit_figure(samples: Sequence[Point], fitted: Sequence[Point]) -> Figure:
-    """Seconds over jobs at once, one line per message size."""
-    figure, (axes,) = new_figure(6.4, 3.8)
-    for i, size in enumerate(sorted({m for _, m, _ in samples})):
-        colour = PALETTE[i % len(PALETTE)]
-        points = sorted((k, t) for k, m, t in samples if m == size)
-        line = sorted((k, t) for k, m, t in fitted if m == size)
-        axes.plot([k for k, _ in line], [t for _, t in line], color=colour, linewidth=1.2, label=f"{size / 1e6:.3g} MB")
-        axes.plot([k for k, _ in points], [t for _, t in points], "o", color=colour, markersize=3.5)
-    tidy_axes(axes, "All-reduce under contention", "all-reduces at once (k)", "seconds", "both")
-    axes.set_ylim(bottom=0)
-    axes.legend(title="message", ncols=2)
-    return figure

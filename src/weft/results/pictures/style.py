@@ -8,7 +8,7 @@ into CSS variables, so that one picture serves both themes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
 from io import StringIO
@@ -19,12 +19,10 @@ from weakref import WeakKeyDictionary
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.transforms import Bbox
 
 from weft.errors import InputError
 
@@ -132,26 +130,6 @@ def legend_below(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     columns = max(1, int(figure.get_figwidth() * 11 / max((len(label) for label in labels), default=1) / 1.6))
     figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
-
-
-def label_points(axes: Axes, points: Mapping[str, tuple[float, float]]) -> None:
-    """Names beside points, each at the first place where it lies over no other name or point and inside the picture."""
-    figure = axes.get_figure()
-    canvas = FigureCanvasAgg(figure)  # type: ignore[arg-type]
-    canvas.draw()  # type: ignore[no-untyped-call]
-    renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]
-    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in axes.transData.transform(list(points.values()))]
-    frame = axes.get_window_extent(renderer)
-    places = [(dx, dy, side) for dy in (4, -11, 14, -21, 24, -31) for dx, side in ((7, "left"), (-7, "right"))]
-    for name, point in points.items():
-        for dx, dy, side in places:
-            text = axes.annotate(name, point, (dx, dy), textcoords="offset points", fontsize="small", ha=side)
-            box = text.get_window_extent(renderer)
-            if frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1) and not box.count_overlaps(taken):
-                break
-            if (dx, dy, side) != places[-1]:
-                text.remove()
-        taken.append(box)
 
 
 def say(axes: Axes, words: str) -> None:

@@ -9,104 +9,69 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from weft.errors import InputError
-from weft.model.profile import Compute, Profile, Task, Transfer
+from weft.model.profile import Compute, Profile, Transfer
 from weft.workload.profiles.measured import Bucket, Measured
 
 FORMAT = "weft-profile"
 VERSION = 1
 _DIGITS = 6  # significant digits written: a measurement has no more
 
-_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Bytes = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Count = Annotated[int, Field(ge=0)]
+_CHECKED = {float: Annotated[float, Field(ge=0, allow_inf_nan=False)], int: Annotated[int, Field(ge=0)]}
+_AT_LEAST_1 = Annotated[int, Field(ge=1)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", defer_build=True)  # most runs read no profile files
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
-class _BucketEntry(_Strict):
-    bytes: _Bytes
-    ready_s: _Seconds
+def _entry(of: type[Any], **other: Any) -> Any:
+    """A dataclass as it stands in a file: its fields, no number below 0, but for the `other` ones (type, default)."""
+    hints = get_type_hints(of)
+    plain = {
+        f.name: (_CHECKED.get(hints[f.name], hints[f.name]), ... if f.default is MISSING else f.default)
+        for f in fields(of)
+    }
+    return create_model(of.__name__, __base__=_Strict, **{**plain, **other})
 
 
-class _MeasuredEntry(_Strict):
-    gpu: str
-    dtype: str = "fp32"
-    batch: Annotated[int, Field(ge=1)]
-    forward_s: _Seconds
-    backward_s: _Seconds
-    optimiser_s: _Seconds = 0.0
-    buckets: list[_BucketEntry] = []
-    params: _Count = 0
-    gradient_bytes: _Bytes
-    sparse_bytes: _Bytes = 0.0
-    memory_bytes: _Bytes = 0.0
-    spread: _Seconds = 0.0
-    repeats: _Count = 0
-    date: str = ""
-    software: str = ""
-    library: str = ""
-    sample: str = ""
-
-    def value(self) -> Measured:
-        """The plain value."""
-        fields = self.model_dump(exclude={"buckets"})
-        return Measured(**fields, buckets=tuple(Bucket(b.bytes, b.ready_s) for b in self.buckets))
+def _one_of(key: str, *entries: Any) -> Any:
+    """One of these, as the text at a key says."""
+    return Annotated[Union[entries], Field(discriminator=key)]  # noqa: UP007 - of a tuple
 
 
-class _MeasuredFile(_Strict):
-    format: Literal["weft-profile"]
-    version: Literal[1]
-    kind: Literal["measured"]
-    model: str
-    measurements: Annotated[list[_MeasuredEntry], Field(min_length=1)]
-
-
-class _ComputeEntry(_Strict):
-    type: Literal["compute"]
-    name: str
-    seconds: _Seconds
-    after: tuple[int, ...] = ()
-    workers: tuple[int, ...] | None = None
-
-
-class _TransferEntry(_Strict):
-    type: Literal["transfer"]
-    name: str
-    bytes: _Bytes
-    after: tuple[int, ...] = ()
-    workers: tuple[int, ...] | None = None
-    collective: str | None = None
-    demand_bytes_per_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    servers: Annotated[int, Field(ge=1)] = 1
-
-
-class _GraphFile(_Strict):
-    format: Literal["weft-profile"]
-    version: Literal[1]
-    kind: Literal["graph"]
-    name: str
-    workers: Annotated[int, Field(ge=1)]
-    memory_bytes: _Bytes = 0.0
-    batch: _Count = 0
-    gpu: str = ""
-    source: str = ""
-    memory_source: str = ""
-    tasks: list[Annotated[_ComputeEntry | _TransferEntry, Field(discriminator="type")]]
+def _list_of(entry: Any, least: int = 0) -> Any:
+    return Annotated[list[entry], Field(min_length=least)]
 
 
 @cache
-def _either() -> TypeAdapter[_MeasuredFile | _GraphFile]:
-    return TypeAdapter(Annotated[_MeasuredFile | _GraphFile, Field(discriminator="kind")])
+def _either() -> TypeAdapter[Any]:
+    """What a file may hold, described when the first one is read: most runs read none."""
+    head: dict[str, Any] = {"format": (Literal["weft-profile"], ...), "version": (Literal[1], ...)}
+    measured = _entry(
+        Measured, batch=(_AT_LEAST_1, ...), dtype=(str, "fp32"), optimiser_s=(_CHECKED[float], 0.0),
+        params=(_CHECKED[int], 0), buckets=(_list_of(_entry(Bucket)), []),
+    )  # fmt: skip
+    demand = Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+    compute = _entry(Compute, type=(Literal["compute"], ...))
+    transfer = _entry(
+        Transfer, type=(Literal["transfer"], ...), servers=(_AT_LEAST_1, 1), demand_bytes_per_s=(demand, None)
+    )
+    measurements: dict[str, Any] = {
+        **head, "kind": (Literal["measured"], ...), "model": (str, ...), "measurements": (_list_of(measured, 1), ...),
+    }  # fmt: skip
+    graph = _entry(
+        Profile, **head, kind=(Literal["graph"], ...), workers=(_AT_LEAST_1, ...),
+        tasks=(_list_of(_one_of("type", compute, transfer)), ...),
+    )  # fmt: skip
+    return TypeAdapter(_one_of("kind", create_model("Measurements", __base__=_Strict, **measurements), graph))
 
 
 @dataclass(frozen=True)
@@ -134,10 +99,12 @@ def parse_file(text: str, path: str | Path) -> MeasuredModel | Profile:
         parsed = _either().validate_python(raw)
     except ValidationError as error:
         raise InputError(f"{path}: {_where(error)}; correct the field") from error
-    if isinstance(parsed, _MeasuredFile):
-        return MeasuredModel(parsed.model, tuple(m.value() for m in parsed.measurements))
+    said = parsed.model_dump(exclude={"format", "version", "kind"})
+    if parsed.kind == "measured":
+        rows = [{**row, "buckets": tuple(Bucket(**b) for b in row["buckets"])} for row in said["measurements"]]
+        return MeasuredModel(said["model"], tuple(Measured(**row) for row in rows))
     try:
-        return _graph(parsed)
+        return Profile.from_json(said)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
@@ -150,22 +117,11 @@ def save_measured(model: str, measurements: Iterable[Measured], path: str | Path
 
 def save_profile(profile: Profile, path: str | Path) -> None:
     """Write a profile as a graph file, number for number: loading it gives an equal profile."""
-    tasks: list[dict[str, Any]] = []
-    for task in profile.tasks:
-        kind = "compute" if isinstance(task, Compute) else "transfer"
-        fields = {k: v for k, v in asdict(task).items() if v is not None}
-        tasks.append({"type": kind, **fields})
-    names = ("name", "workers", "memory_bytes", "batch", "gpu", "source", "memory_source")
-    head = {name: getattr(profile, name) for name in names}
-    _write({"format": FORMAT, "version": VERSION, "kind": "graph", **head, "tasks": tasks}, path)
-
-
-def _graph(file: _GraphFile) -> Profile:
-    tasks: list[Task] = []
-    for entry in file.tasks:
-        kind = Compute if isinstance(entry, _ComputeEntry) else Transfer
-        tasks.append(kind(**entry.model_dump(exclude={"type"})))
-    return Profile(tasks=tuple(tasks), **file.model_dump(exclude={"format", "version", "kind", "tasks"}))
+    said = profile.as_json()
+    if profile.worth == 1.0:
+        del said["worth"]  # which few have, and earlier versions did not read
+    said["tasks"] = [{k: v for k, v in task.items() if v is not None} for task in said["tasks"]]
+    _write({"format": FORMAT, "version": VERSION, "kind": "graph", **said}, path)
 
 
 def _write(content: dict[str, Any], path: str | Path) -> None:

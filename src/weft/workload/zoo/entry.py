@@ -1,4 +1,4 @@
-"""Layer, Timing, Published and Model: what the zoo knows about one architecture, and where it knows it from."""
+"""Layer, Timing, Published and Model: what the zoo knows about one architecture, and where it knows it from. Gpu."""
 
 from __future__ import annotations
 
@@ -107,3 +107,29 @@ class Model:
     def flops(self) -> float:
         """Floating-point operations of one sample's forward pass."""
         return sum(layer.flops for layer in self.layers)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU type. `tflops` is its dense peak by precision: fp32 (without tensor cores), tf32, bf16 (or fp16)."""
+
+    name: str
+    memory_gb: float
+    fp32_tflops: float
+    tf32_tflops: float
+    bf16_tflops: float
+    memory_gb_per_s: float
+    aliases: tuple[str, ...] = ()
+
+    def tflops(self, dtype: str) -> float:
+        """Peak rate in a precision; a GPU without it computes in single precision."""
+        if dtype.startswith("bf16"):
+            return self.bf16_tflops or self.fp32_tflops
+        if dtype == "tf32":
+            return self.tf32_tflops or self.fp32_tflops
+        return self.fp32_tflops
+
+    @property
+    def dtype(self) -> str:
+        """The precision people train in on it: mixed with bf16 where there is bf16, single elsewhere."""
+        return "bf16" if self.tf32_tflops else "fp32"

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from weft.errors import InputError
-from weft.workload.zoo.catalogue import MODELS
+from weft.workload.zoo.catalogue import models
 from weft.workload.zoo.entry import Model, Published
 
 _COUNTS = ("batch", "micro_batches", "servers", "workers")
@@ -73,7 +73,7 @@ def _value(name: str, key: str, value: str) -> Any:
 
 def names() -> tuple[str, ...]:
     """Canonical names of all models, in the order of the catalogue."""
-    return tuple(m.name for m in MODELS)
+    return tuple(m.name for m in models())
 
 
 def find(name: str) -> tuple[Model, Published | None]:
@@ -111,7 +111,7 @@ def _key(name: str) -> str:
 @cache
 def _index() -> dict[str, Model]:
     index: dict[str, Model] = {}
-    for model in MODELS:
+    for model in models():
         for name in (model.name, *model.aliases):
             if index.setdefault(_key(name), model) is not model:
                 raise ValueError(f"two models of the zoo are called {name}")

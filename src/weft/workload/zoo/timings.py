@@ -21,65 +21,25 @@ from __future__ import annotations
 
 import difflib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from weft.errors import InputError
 from weft.workload.profiles.measured import Bucket, Measured
-from weft.workload.zoo.entry import Model, Timing
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A GPU type. `tflops` is its dense peak by precision: fp32 (without tensor cores), tf32, bf16 (or fp16)."""
-
-    name: str
-    memory_gb: float
-    fp32_tflops: float
-    tf32_tflops: float
-    bf16_tflops: float
-    memory_gb_per_s: float
-    aliases: tuple[str, ...] = ()
-
-    def tflops(self, dtype: str) -> float:
-        """Peak rate in a precision; a GPU without it computes in single precision."""
-        if dtype.startswith("bf16"):
-            return self.bf16_tflops or self.fp32_tflops
-        if dtype == "tf32":
-            return self.tf32_tflops or self.fp32_tflops
-        return self.fp32_tflops
-
-    @property
-    def dtype(self) -> str:
-        """The precision people train in on it: mixed with bf16 where there is bf16, single elsewhere."""
-        return "bf16" if self.tf32_tflops else "fp32"
-
-
-# NVIDIA data sheets (SXM parts where there are several), without sparsity.
-GPUS: tuple[Gpu, ...] = (
-    Gpu("K80", 12, 4.37, 0, 0, 240),  # one of the card's two GPUs
-    Gpu("P100", 16, 10.6, 0, 21.2, 732),
-    Gpu("V100", 16, 15.7, 0, 125, 900, ("Tesla V100",)),
-    Gpu("T4", 16, 8.1, 0, 65, 320),
-    Gpu("A10", 24, 31.2, 62.5, 125, 600),
-    Gpu("A100", 40, 19.5, 156, 312, 1555),
-    Gpu("A800", 80, 19.5, 156, 312, 2039),
-    Gpu("H100", 80, 66.9, 494, 989, 3350),
-    Gpu("H800", 80, 66.9, 494, 989, 3350),
-    Gpu("H200", 141, 66.9, 494, 989, 4800, ("NVIDIA H200",)),
-)
+from weft.workload.zoo.catalogue import gpus
+from weft.workload.zoo.entry import Gpu, Model, Timing
 
 
 def find_gpu(name: str) -> Gpu:
     """The GPU type of a name; an unknown one is refused with those there are."""
     key = _key(name)
-    for gpu in GPUS:
+    for gpu in gpus():
         if key in (_key(gpu.name), *map(_key, gpu.aliases)):
             return gpu
-    near = difflib.get_close_matches(key, [_key(g.name) for g in GPUS], n=1)
-    hint = f"did you mean {near[0].upper()}?" if near else f"use one of {', '.join(g.name for g in GPUS)}"
+    near = difflib.get_close_matches(key, [_key(g.name) for g in gpus()], n=1)
+    hint = f"did you mean {near[0].upper()}?" if near else f"use one of {', '.join(g.name for g in gpus())}"
     raise InputError(f"gpu {name!r} is not known to the zoo; {hint}")
 
 
@@ -210,7 +170,7 @@ def _elsewhere(model: Model, target: Gpu, batch: int, dtype: str) -> Timing | No
     """Rule 4: the newest GPU type that has this precision (or any, where none has)."""
     times = known(model)
     for alike in ([t for t in times if _alike(t.dtype, dtype)], list(times)):
-        for gpu in reversed(GPUS):
+        for gpu in reversed(gpus()):
             there = [t for t in alike if t.gpu == gpu.name]
             if there:
                 reference = at_batch(there, batch)

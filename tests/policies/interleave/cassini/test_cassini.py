@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,14 +20,14 @@ from weft.model.plan import Candidate, Plan, Start
 from weft.model.profile import Phase, Profile
 from weft.model.view import Spread
 from weft.network.topologies import leaf_spine
-from weft.policies.interleave.cassini import Cassini, Settings, improved
+from weft.policies.interleave.cassini import Cassini, Settings
 from weft.policies.interleave.cassini.align import COMPATIBLE, align
 from weft.policies.interleave.cassini.layout import lay_out, score_links
 from weft.results.metrics import summary
 from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.sim.world import SimWorld
 from weft.stacks import resolve
-from weft.testing import ToyWorld, check_interleave, toy_cluster, toy_job
+from weft.testing import check_interleave
 
 VGG = "vgg16@cassini"  # 255 ms, of which 141 ms Down; Up at 45 Gbit/s
 
@@ -59,7 +58,7 @@ SHIFTED = "fifo+cassini[place=random]"
 
 def test_conforms() -> None:
     check_interleave(Cassini, range(2))
-    check_interleave(lambda: Cassini(Settings(search=8, loops="discard")), range(2, 3))
+    check_interleave(lambda: Cassini(Settings(loops="discard")), range(2, 3))
 
 
 @pytest.mark.parametrize(("jitter", "within"), [(0.0, 0.005), (0.02, 0.02)])
@@ -353,42 +352,3 @@ def test_every_iteration_is_counted_and_gates_cost_time_not_bytes() -> None:
     _, run = iteration_s(pair(iterations=50), SHIFTED)
     assert run.iterations.group_by("job_id").agg(pl.col("count").sum())["count"].to_list() == [50.0, 50.0]
     assert float(run.jobs["gate_s"].sum()) > 0.0
-
-
-def test_search_finds_what_the_planner_does_not_offer() -> None:
-    """Four jobs of three workers on the testbed, one candidate only: the search's plan scores at least as well."""
-    from weft.core.stack import Stack
-    from weft.network.topologies.clos import cassini
-    from weft.policies.planners.baselines import RandomPlanner
-    from weft.workload import zoo
-
-    profile = zoo.profile(VGG, 3)
-    jobs = [Job(f"j{i}", 0.0, 3, 100, {3: profile}, VGG) for i in range(6)]
-
-    def score(settings: Settings, seed: int) -> float:
-        world = SimWorld(cassini(), jobs, NetworkSpec(), RunSpec())
-        policy = Cassini(settings)
-        core = Core(Stack("s", RandomPlanner(), policy), world, seed=seed)
-        decisions = core.step(0.0, [Submitted(0.0, job) for job in jobs])
-        plan = {d.job: d.gpus for d in decisions if isinstance(d, Start)}
-        return policy.layouts(core.view, [plan])[0].score()
-
-    plain = [score(Settings(candidates=1), seed) for seed in range(3)]
-    guided = [score(Settings(candidates=1, search=48), seed) for seed in range(3)]
-    assert all(b >= a for a, b in zip(plain, guided, strict=True))
-    assert sum(guided) > sum(plain)
-
-
-def test_search_leaves_a_job_in_its_shape() -> None:
-    """Whatever is tried counts as better: 2 x 2 stays 2 x 2, and the job without a shape goes elsewhere."""
-    jobs = [replace(toy_job("a", 4), per_server=2), toy_job("b", 3)]
-    core = Core(resolve("fifo"), ToyWorld(cluster := toy_cluster(2, 2, 4), []))
-    core.confirm(Submitted(0.0, job) for job in jobs)
-    start = {"a": (0, 1, 4, 5), "b": (2, 3, 6)}
-    scores = count()
-    found = improved(
-        core.view, [Candidate(Plan(start), {})], lambda plans: [(False, float(next(scores))) for _ in plans], 200
-    )
-    assert found is not None
-    assert found[1]["b"] != start["b"]
-    assert cluster.counts(found[1]["a"]) == {0: 2, 1: 2}

@@ -21,10 +21,9 @@ from weft.stacks import resolve
         ("fifo+cassini:padding=7", "padding is a number from 0 to 1"),
         ("fifo+cassini:padding=nan", "padding is a number from 0 to 1"),
         ("fifo+cassini:candidates=0", "candidates is a whole number from 1 to 1000"),
-        ("fifo+cassini:search=-5", "search is a whole number from 0 to 100000"),
         ("fifo+cassini:threads=-1", "threads is a whole number from 0 to 256 (0: one per core)"),
         ("fifo+cassini:threads=100000", "threads is a whole number from 0 to 256 (0: one per core)"),
-        ("fifo+cassini:search=8,search=9", "search is there twice; leave one out"),
+        ("fifo+cassini:threads=8,threads=9", "threads is there twice; leave one out"),
         ("fifo+cassini:metric=racks,metric=tail", "metric is there twice; leave one out"),
         ("fifo+cassini:stay,unshifted,stay", "stay is there twice; leave one out"),
     ],
@@ -35,7 +34,7 @@ def test_refused_with_the_reason(stack: str, words: str) -> None:
 
 
 def test_settings() -> None:
-    found = resolve("fifo+cassini:candidates=3,padding=10%,metric=tail,loops=discard,search=8,threads=1").interleave
-    assert found.settings == Settings(3, 0.1, "tail", "discard", 8, 1)
+    found = resolve("fifo+cassini:candidates=3,padding=10%,metric=tail,loops=discard,threads=1").interleave
+    assert found.settings == Settings(3, 0.1, "tail", "discard", 1)
     assert found.candidates == 3
     assert resolve("fifo+cassini:unshifted,stay").interleave.settings == Settings(shifts=False, stay=True)

@@ -1,18 +1,11 @@
-"""cassini: choose the candidate whose jobs are most compatible on the network, and shift them (CASSINI section 4.2).
-
-Guided search is beyond the paper, which only ranks what the planner offers. Starting from the planner's best candidate,
-jobs that start in this cycle exchange GPUs with each other or take GPUs that nobody uses, as long as every job stays on
-as many servers and racks. By the planner's own measure the plan is then as good as before.
-"""
+"""cassini: choose the candidate whose jobs are most compatible on the network, and shift them (CASSINI section 4.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Self
-
-import numpy as np
 
 from weft.errors import StackError
 from weft.model.flows import Traffic
@@ -24,64 +17,6 @@ from weft.policies.interleave.cassini.circle import Circle, common_periods
 from weft.policies.interleave.cassini.layout import TOLERANCE, Layout, lay_out, score_links
 from weft.policies.interleave.cassini.rotate import rotate, score_at, settle
 
-Value = tuple[bool, float]  # free of loops, score
-_BATCH = 8
-
-
-def improved(
-    view: ClusterView,
-    candidates: Sequence[Candidate],
-    value: Callable[[Sequence[Mapping[str, Placement]]], list[Value]],
-    tries: int,
-) -> tuple[int, dict[str, Placement]] | None:
-    """(candidate, placements) better than every candidate, or None; `tries` placements are looked at."""
-    values = value([candidate.plan.placements for candidate in candidates])
-    start = max(range(len(candidates)), key=lambda i: (values[i], -i))
-    now = dict(candidates[start].plan.placements)
-    best = values[start]
-    movable = sorted(job for job in now if job in view.waiting)
-    if not movable or best == (True, 1.0):
-        return None
-    rng = view.rng("cassini search")
-    better = False
-    for _ in range(-(-tries // _BATCH)):
-        trials = [trial for trial in (_neighbour(view, now, movable, rng) for _ in range(_BATCH)) if trial is not None]
-        if not trials:
-            continue
-        found = value(trials)
-        i = max(range(len(trials)), key=found.__getitem__)
-        if found[i] > best and found[i][1] > best[1] + (0.0 if found[i][0] > best[0] else 1e-9):
-            now, best, better = trials[i], found[i], True
-        if best == (True, 1.0):
-            break
-    return (start, now) if better else None
-
-
-def _neighbour(
-    view: ClusterView, now: Mapping[str, Placement], movable: Sequence[str], rng: np.random.Generator
-) -> dict[str, Placement] | None:
-    """One worker of a job changes places with a worker of another job that starts, or moves to a free GPU; None if that
-    takes a job further apart, or out of the shape that it must have."""
-    used = {gpu for gpus in now.values() for gpu in gpus}
-    free = [int(gpu) for gpu in np.flatnonzero(view.offer.free) if int(gpu) not in used]
-    others = [gpu for job in movable for gpu in now[job]] + free
-    job = movable[int(rng.integers(len(movable)))]
-    mine = now[job][int(rng.integers(len(now[job])))]
-    theirs = others[int(rng.integers(len(others)))]
-    if theirs in now[job]:
-        return None
-    swap = {mine: theirs, theirs: mine}
-    changed = dict(now)
-    for name in movable:
-        if mine in now[name] or theirs in now[name]:
-            changed[name] = tuple(sorted(swap.get(gpu, gpu) for gpu in now[name]))
-            if Spread.of(view.cluster, changed[name]) != Spread.of(view.cluster, now[name]):
-                return None
-            each = view.waiting[name].job.per_server
-            if each and set(view.cluster.counts(changed[name]).values()) != {each}:
-                return None
-    return changed
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -92,16 +27,14 @@ class Settings:
     plans are scored by the mean over links, by the worst link (tail), or, as a control, by the number of racks that
     jobs are spread over (racks). loops: groups whose links form a loop get the shifts on which the links disagree least
     (consensus), or such plans are passed over and looping groups are left unshifted (discard, the rule as printed).
-    search: number of placements to try besides the planner's. threads: for scoring. shifts: whether jobs are shifted at
-    all (`unshifted` is another control). stay: candidates are passed over in which a job that has GPUs would go
-    elsewhere than in the planner's own plan.
+    threads: for scoring. shifts: whether jobs are shifted at all (`unshifted` is another control). stay: candidates are
+    passed over in which a job that has GPUs would go elsewhere than in the planner's own plan.
     """
 
     candidates: int = 10
     padding: float = 0.05
     metric: str = "mean"
     loops: str = "consensus"
-    search: int = 0
     threads: int = 0  # 0: one per core
     shifts: bool = True
     stay: bool = False
@@ -163,24 +96,13 @@ class Cassini(Interleave):
         plan = Plan(candidate.plan.placements, gates)
         return Pick(replace(candidate, plan=plan, reasons=words), {"version": 1, "gates": kept}, reasons)
 
-    def _values(self, view: ClusterView, plans: Sequence[Any], layouts: Sequence[Layout]) -> list[Value]:
+    def _values(self, view: ClusterView, plans: Sequence[Any], layouts: Sequence[Layout]) -> list[tuple[bool, float]]:
         """How good each plan is: without loops first where these are passed over, then by score (or by racks)."""
         if self.settings.metric == "racks":
             spread = [sum(Spread.of(view.cluster, gpus).racks for gpus in plan.values()) for plan in plans]
             return [(True, -float(racks)) for racks in spread]
         tail, any_will_do = self.settings.metric == "tail", self.settings.loops == "consensus"
         return [(any_will_do or layout.loops == 0, round(layout.score(tail), 9)) for layout in layouts]
-
-    def vary(self, view: ClusterView, candidates: Sequence[Candidate]) -> Sequence[tuple[int, dict[str, Placement]]]:
-        """The best placement found beside the planner's, if it is better than all of theirs."""
-        if not self.settings.search:
-            return ()
-
-        def value(plans: Sequence[Any]) -> list[Value]:
-            return self._values(view, plans, self.layouts(view, plans))
-
-        found = improved(view, candidates, value, self.settings.search)
-        return () if found is None else (found,)
 
     def layouts(self, view: ClusterView, plans: Sequence[Any]) -> list[Layout]:
         """Which jobs meet under each plan, every link scored; links that are alike are solved once, in parallel."""
@@ -259,7 +181,7 @@ def _key(alignment: Alignment, candidate: Candidate) -> str:
     return blake2b("/".join(parts).encode(), digest_size=12).hexdigest()
 
 
-_NUMBERS = {"candidates": (1, 1000), "search": (0, 100_000), "threads": (0, 256)}
+_NUMBERS = {"candidates": (1, 1000), "threads": (0, 256)}
 _WORDS = {"metric": ("mean", "tail", "racks"), "loops": ("consensus", "discard")}
 _FLAGS = {"unshifted": {"shifts": False}, "stay": {"stay": True}}
 
@@ -291,6 +213,6 @@ def _settings(text: str) -> Settings:
         except ValueError:
             raise StackError(
                 f"cassini:{text}: {part!r} is not known; write candidates=N, padding=F, metric=mean|tail|racks, "
-                "loops=consensus|discard, search=N, threads=N, unshifted, stay, separated by commas"
+                "loops=consensus|discard, threads=N, unshifted, stay, separated by commas"
             ) from None
     return Settings(**known)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, merge
 from itertools import chain, takewhile
 from math import floor, inf, log2
 from typing import Self
 
 from weft.errors import StackError
-from weft.model.plan import Placement, State
+from weft.model.plan import State
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread, measured_s
 from weft.policies.order.base import Claim, Order, Ranking
 from weft.policies.order.weft.sizes import WORTH, shared_out
@@ -17,7 +18,6 @@ from weft.policies.order.weft.sizes import WORTH, shared_out
 BOUND = 20.0  # a job may wait this many times its own length, alone on the closest place, while later ones run,
 LEAST_BOUND_S = 3600.0  # or this long, if that is longer
 NEAR = 0.9  # fraction of its bound after which a waiting job goes to the front, so that it is served in time
-_MOST = 10_000  # jobs of which something is remembered between cycles
 _GUESS_S = 60.0  # run time that a job of unknown length is first expected to need
 
 Entry = tuple[float, int, JobView]  # key, 1 if it waits, the job
@@ -48,11 +48,6 @@ class Weft(Order):
         self.resizes = resizes
         self.lengths = lengths
         self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE}) if lengths else frozenset()
-        self._spreads: dict[str, tuple[Placement, Spread]] = {}  # running job: its placement, and the spread of it
-        self._view: ClusterView | None = None  # asked for estimates when a job comes, between cycles
-        self._alone_s: dict[str, float] = {}  # seconds of an iteration on the closest place
-        self._closest: dict[tuple[int, int], Spread] = {}  # by number of GPUs, in all and on each server
-        self._done: dict[str, int] = {}  # iterations of running jobs in this cycle
         words = [word for word, on in (("rigid", not resizes), ("attained", not lengths)) if on]
         self.name = f"weft:{','.join(words)}" if words else "weft"
 
@@ -73,14 +68,10 @@ class Weft(Order):
 
     def initial_state(self) -> State:
         """No job is at the front, no sizes are decided, no job moves."""
-        self._alone_s.clear()
-        self._closest.clear()
         return {"front": {}, "jobs": [], "sizes": {}, "moving": []}
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """The front, then least expected service first."""
-        self._view = view
-        self._done.clear()
         front = self._front(view, state["front"])
         state = {**state, "front": front}
         if self.resizes and any(map(_is_elastic, chain(view.running.values(), view.waiting.values()))):
@@ -91,41 +82,36 @@ class Weft(Order):
         wake_s = self._wake_s(view) if view.waiting else None
         wanted = sum(gpus * jobs for (gpus, _), jobs in view.demand.items())
         if wanted <= view.offer.n_free and not (moving or scattered or front.keys() & view.waiting.keys()):
-            free = (Claim(j.id, j.job.gpus, self._words(self._waiting(j), j)) for j in view.waiting_by(self._waiting))
+            free = (
+                Claim(j.id, j.job.gpus, self._words(self._waiting(view, j), j))
+                for j in view.waiting_by(_By(view, self._waiting))
+            )
             return Ranking(free, state, wake_s=wake_s)  # nobody has to give way
         claims = self._claims(view, self._entries(view, front, moving), scattered)
         return Ranking(claims, state, preemptive=True, wake_s=wake_s)
 
-    def turn(self, job: JobView) -> tuple[float, float]:
+    def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         """The same key, as it shrinks with every iteration."""
-        return (0.0, self._per_iteration(job)) if self._knows(job) else (self._waiting(job), 0.0)
+        return (0.0, self._per_iteration(view, job)) if self._knows(job) else (self._waiting(view, job), 0.0)
 
     # The key
 
     def _knows(self, job: JobView) -> bool:
         return self.lengths and job.job.known
 
-    def _per_iteration(self, job: JobView) -> float:
+    def _per_iteration(self, view: ClusterView, job: JobView) -> float:
         """GPU seconds of one iteration at the size asked for, alone on the closest place."""
-        return job.job.gpus * self._iteration_s(job)
+        return job.job.gpus * self._iteration_s(view, job)
 
-    def _iteration_s(self, job: JobView) -> float:
+    def _iteration_s(self, view: ClusterView, job: JobView) -> float:
         """Seconds of such an iteration. Communication counts, because the job holds its GPUs meanwhile."""
-        found = self._alone_s.get(job.id)
-        if found is None:
-            if self._view is None:  # nobody has ranked yet
-                return job.job.profile.compute_s
-            if len(self._alone_s) > _MOST:
-                self._alone_s.clear()
-            closest = Spread.closest(self._view.cluster.shaped(job.job.per_server), job.job.gpus)
-            found = self._view.estimate(job.job, job.job.gpus, closest).iteration_s
-            self._alone_s[job.id] = found
-        return found
+        closest = Spread.closest(view.cluster.shaped(job.job.per_server), job.job.gpus)
+        return view.estimate(job.job, job.job.gpus, closest).iteration_s
 
-    def _waiting(self, job: JobView) -> float:
+    def _waiting(self, view: ClusterView, job: JobView) -> float:
         """GPU seconds that a waiting job is expected to need: nothing about it changes until it starts."""
         if self._knows(job):
-            return self._per_iteration(job) * (job.job.iterations - job.saved_iterations)
+            return self._per_iteration(view, job) * (job.job.iterations - job.saved_iterations)
         return job.job.gpus * _doubling_s(job.run_s)
 
     def _of_running(self, view: ClusterView, job: JobView) -> float:
@@ -136,7 +122,7 @@ class Weft(Order):
             return job.job.gpus * _doubling_s(job.run_time_s(view.now)) - cost
         done = self._iterations(view, job)
         lost = done % max(1, job.job.checkpoint_every)
-        return self._per_iteration(job) * (job.job.iterations - done - lost) - cost
+        return self._per_iteration(view, job) * (job.job.iterations - done - lost) - cost
 
     def _entries(self, view: ClusterView, front: dict[str, float], moving: Sequence[str] = ()) -> Iterator[Entry]:
         """All jobs in order: running jobs that cannot resume; then, for each priority, the front by submission and the
@@ -155,10 +141,10 @@ class Weft(Order):
         held = {job.id for _, _, job in fixed} | front.keys()
         moved = [view.waiting[name] for name in moving if name in view.waiting and name not in front]
         running_keys = [(self._of_running(view, j), 0, j) for j in running if j.id not in held]
-        moved_keys = [(self._waiting(j) - view.restart_s * j.job.gpus, 1, j) for j in moved]
+        moved_keys = [(self._waiting(view, j) - view.restart_s * j.job.gpus, 1, j) for j in moved]
         rest = sorted([*running_keys, *moved_keys], key=_key)
         held |= {job.id for job in moved}
-        waits = ((self._waiting(j), 1, j) for j in view.waiting_by(self._waiting) if j.id not in held)
+        waits = ((self._waiting(view, j), 1, j) for j in view.waiting_by(_By(view, self._waiting)) if j.id not in held)
         return chain(fixed, merge(ahead, rest, waits, key=_key))
 
     def _claims(self, view: ClusterView, entries: Iterator[Entry], scattered: set[str]) -> Iterator[Claim]:
@@ -179,10 +165,10 @@ class Weft(Order):
             return 0.0
         if not self._knows(job):
             return _doubling_s(job.run_time_s(view.now))
-        alone_s = self._iteration_s(job)
+        alone_s = self._iteration_s(view, job)
         if job.gpus:
             measured = measured_s(view, job, self._iterations(view, job))
-            alone_s = measured or view.estimate(job.job, len(job.gpus), self._spread(view, job)).iteration_s
+            alone_s = measured or view.estimate(job.job, len(job.gpus), Spread.of(view.cluster, job.gpus)).iteration_s
         return self._left(view, job) * alone_s
 
     def _words(self, key: float, job: JobView) -> str:
@@ -194,9 +180,9 @@ class Weft(Order):
 
     # The bound on waiting
 
-    def _due_s(self, job: JobView) -> float:
+    def _due_s(self, view: ClusterView, job: JobView) -> float:
         """When a waiting job goes to the front."""
-        length_s = job.job.iterations * self._iteration_s(job) if self._knows(job) else job.run_s
+        length_s = job.job.iterations * self._iteration_s(view, job) if self._knows(job) else job.run_s
         return job.job.submit_s + job.run_s + NEAR * max(LEAST_BOUND_S, BOUND * length_s)
 
     def _front(self, view: ClusterView, before: dict[str, float]) -> dict[str, float]:
@@ -206,16 +192,16 @@ class Weft(Order):
             job = view.running.get(name) or view.waiting.get(name)
             if job is not None and (until_s < 0.0 or job.run_time_s(view.now) < until_s):
                 after[name] = until_s
-        waiting = view.waiting_by(self._due_s, priorities=False)
-        due = takewhile(lambda job: self._due_s(job) <= view.now * (1 + 1e-12), waiting)
+        waiting = view.waiting_by(_By(view, self._due_s), priorities=False)
+        due = takewhile(lambda job: self._due_s(view, job) <= view.now * (1 + 1e-12), waiting)
         for job in due:
             after.setdefault(job.id, -1.0 if self._knows(job) else job.run_s + max(job.run_s, LEAST_BOUND_S))
         return after
 
     def _wake_s(self, view: ClusterView) -> float | None:
         """When the next waiting job goes to the front, or the next running one is expected to need longer."""
-        waiting = view.waiting_by(self._due_s, priorities=False)
-        due = next((due_s for due_s in map(self._due_s, waiting) if due_s > view.now), inf)
+        waiting = view.waiting_by(_By(view, self._due_s), priorities=False)
+        due = next((due_s for due_s in (self._due_s(view, job) for job in waiting) if due_s > view.now), inf)
         for job in _running(view):
             if not self._knows(job) and job.job.resumes:
                 run_s = job.run_time_s(view.now)
@@ -253,24 +239,13 @@ class Weft(Order):
         n = len(job.gpus)
         if n < 2 or job.status is not JobStatus.RUNNING or not job.job.resumes or not self._knows(job):
             return False
-        own, best = self._spread(view, job), self._closest.get((n, job.job.per_server))
-        if best is None:
-            cluster = view.cluster.shaped(job.job.per_server)
-            best = self._closest[n, job.job.per_server] = Spread.closest(cluster, n)
+        own = Spread.of(view.cluster, job.gpus)
+        best = Spread.closest(view.cluster.shaped(job.job.per_server), n)
         if (own.racks, own.servers) <= (best.racks, best.servers):
             return False
         slow_s, fast_s = (view.estimate(job.job, n, spread).iteration_s for spread in (own, best))
         slow_s = max(slow_s, measured_s(view, job, self._iterations(view, job)))
         return self._left(view, job) * (slow_s - fast_s) > 2.0 * view.restart_s + WORTH * self._left(view, job) * slow_s
-
-    def _spread(self, view: ClusterView, job: JobView) -> Spread:
-        """How a running job is spread; remembered, because it is asked for in every cycle."""
-        known = self._spreads.get(job.id)
-        if known is None or known[0] is not job.gpus:
-            if len(self._spreads) > _MOST:
-                self._spreads.clear()
-            known = self._spreads[job.id] = (job.gpus, Spread.of(view.cluster, job.gpus))
-        return known[1]
 
     def _left(self, view: ClusterView, job: JobView) -> float:
         """Iterations that a job is expected still to do."""
@@ -279,9 +254,18 @@ class Weft(Order):
 
     def _iterations(self, view: ClusterView, job: JobView) -> int:
         """Iterations that a job has done; 0 where the world does not know."""
-        if job.id not in self._done:
-            self._done[job.id] = view.iterations_done(job.id) if Fact.ITERATIONS_LEFT in view.facts else 0
-        return self._done[job.id]
+        return view.iterations_done(job.id) if Fact.ITERATIONS_LEFT in view.facts else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _By:
+    """A key of waiting jobs that asks the view. Those of one rule and view are equal, so a view keeps its queue."""
+
+    view: ClusterView
+    of: Callable[[ClusterView, JobView], float]
+
+    def __call__(self, job: JobView) -> float:
+        return self.of(self.view, job)
 
 
 def _is_elastic(job: JobView) -> bool:

@@ -5,11 +5,10 @@ that is free for the rest of the slot, and the rate that it gives up is free at 
 over slots of section VII: a flow waits for the next slot, and has one rate throughout a slot. `flow:fill` (ours) gives
 priorities instead of limits: jobs that have planned for this slot go first, and the others have what these leave.
 
-Settings follow the authors' prototype where it differs from their text: `flow:volume=1.6` plans 1.6 times the bytes
-that a flow has left, `flow:no-estimate` takes every link to be ours at line rate, `flow:own-load` lets flows of one job
-count as load for each other, and `flow:leaves=40%` says how much of its fair share a foreign TCP flow keeps beside our
-senders (none of it by default, since these do not react to loss; all of it if they do). `flow:pauses` follows the text
-to the letter where answers are late: a host sends nothing in a slot until it has the answers for that slot.
+`flow:leaves=40%` says how much of its fair share a foreign TCP flow keeps beside our senders (none of it by default,
+since these do not react to loss; all of it if they do). `flow:pauses` follows the text to the letter where answers are
+late: a host sends nothing in a slot until it has the answers for that slot. What else the authors' prototype does
+otherwise than their text is the pace `flow-prototype` of weft-evidence.
 """
 
 from __future__ import annotations
@@ -92,9 +91,6 @@ class FlowSpec:
     message_loss: float = 0.0
     fill: bool = False
     quantised: bool = False
-    volume: float = 1.0
-    no_estimate: bool = False
-    own_load: bool = False
     leaves: float = 0.0
     pauses: bool = False
 
@@ -111,14 +107,18 @@ class FlowSpec:
     @property
     def name(self) -> str:
         """As it is written: `flow`, `flow:host-only`, `flow:slot=20ms,delay=6ms`."""
+        return ":".join(filter(None, ("flow", self.text)))
+
+    @property
+    def text(self) -> str:
+        """What is written after the colon."""
         parts = [flag for flag, field in _FLAGS.items() if getattr(self, field)]
         parts += [f"slot={1e3 * self.slot_s:g}ms"] if self.slot_s != FlowSpec.slot_s else []
         parts += [f"slots={self.slots}"] if self.slots != FlowSpec.slots else []
         parts += [f"delay={1e3 * self.delay_s:g}ms"] if self.delay_s else []
         parts += [f"loss={100 * self.message_loss:g}%"] if self.message_loss else []
-        parts += [f"volume={self.volume:g}"] if self.volume != 1.0 else []
         parts += [f"leaves={100 * self.leaves:g}%"] if self.leaves else []
-        return "flow" + (":" + ",".join(parts) if parts else "")
+        return ",".join(parts)
 
 
 class Asked(NamedTuple):
@@ -268,8 +268,7 @@ class FlowRule(RateRule):
             first_of_its_job(flows, live, when.slot), when.slot, when.part, self.slot_s, spec.late, spec.waiting,
             spec.pauses, spec.host_only, spec.quantised, self._alike, spec.message_loss, self.seed,
         )  # fmt: skip
-        job = np.arange(len(flows), dtype=np.int32) if spec.own_load else flows.job
-        size = flows.size if spec.volume == 1.0 else flows.sent + spec.volume * (flows.size - flows.sent)
+        job, size = self.planned(flows)
         of = Flows(
             job, flows.path, flows.feed0, flows.feed1, flows.next0, flows.next1, size, flows.chunk, flows.sent
         )  # fmt: skip
@@ -277,6 +276,14 @@ class FlowRule(RateRule):
             line, self.available, self.table, self.posted, self.plans, *self._seen, self.told, self.reached, self.caps
         )
         self.kernel.decide(asked, of, tables, self._work, live)
+
+    def planned(self, flows: FlowSet) -> tuple[npt.NDArray[np.int32], Floats]:
+        """The job of each flow, whose flows are no load for each other, and its bytes, as hosts plan them."""
+        return flows.job, flows.size
+
+    def estimated(self, carried: Floats, full: npt.NDArray[np.bool_]) -> Floats:
+        """What is ours of each link."""
+        return available_bandwidth(self.capacity, carried, full)
 
     def _filling(self, flows: FlowSet, live: Ints, slot: int) -> Limits:
         """No caps: jobs that have planned for this slot are served first."""
@@ -303,16 +310,15 @@ class FlowRule(RateRule):
         idle = range(max(self._last + 1, slot - WINDOW), slot)
         for past in idle:
             self._carried[past % WINDOW], self._full[past % WINDOW] = 0.0, False
-        if idle and not self.spec.no_estimate:
-            self.available = available_bandwidth(self.capacity, self._carried, self._full)
+        if idle:
+            self.available = self.estimated(self._carried, self._full)
 
     def carried(self, slot: int, flows: FlowSet, live: Ints, came: Carried) -> None:
         """Hosts note the rates they reached, and what their links carried."""
         row = slot % WINDOW
         self.reached[: len(flows), row] = flows.rate[: len(self.reached)]
         self._carried[row], self._full[row] = came.link, came.full
-        if not self.spec.no_estimate:
-            self.available = available_bandwidth(self.capacity, self._carried, self._full)
+        self.available = self.estimated(self._carried, self._full)
 
     def over(self, rows: Ints, flows: FlowSet) -> None:
         """What they had planned is withdrawn."""
@@ -325,22 +331,21 @@ class FlowRule(RateRule):
 
 _KEYS = {
     "slot": ("slot_s", "ms"), "delay": ("delay_s", "ms"), "loss": ("message_loss", "%"), "slots": ("slots", ""),
-    "volume": ("volume", ""), "leaves": ("leaves", "%"),
+    "leaves": ("leaves", "%"),
 }  # fmt: skip
 _FLAGS = {
-    "host-only": "host_only", "fill": "fill", "quantised": "quantised", "no-estimate": "no_estimate",
-    "own-load": "own_load", "pauses": "pauses",
+    "host-only": "host_only", "fill": "fill", "quantised": "quantised", "pauses": "pauses",
 }  # fmt: skip
 _HOW = (
     "write flow, flow:host-only for hosts that know no switch, flow:fill to use what is not planned, flow:quantised "
-    "for rates that change at slots only, flow:no-estimate or flow:own-load as the prototype has it, flow:pauses to "
-    "send nothing before answers are there, or settings such "
-    "as flow:slot=30ms,slots=10,delay=6ms,loss=1%,volume=1.6,leaves=40%"
+    "for rates that change at slots only, flow:pauses to send nothing before answers are there, or "
+    "settings such as flow:slot=30ms,slots=10,delay=6ms,loss=1%,leaves=40% (no-estimate, own-load and volume=1.6 are "
+    "settings of the pace flow-prototype, which is in weft-evidence)"
 )
 MOST_SLOTS = 1000  # that may be planned ahead
 
 
-def _settings(text: str) -> FlowSpec:
+def settings(text: str) -> FlowSpec:
     """What follows the colon of `flow:...`."""
     found: dict[str, float | bool] = {}
     for part in text.split(","):
@@ -364,15 +369,13 @@ def _settings(text: str) -> FlowSpec:
         raise StackError(f"flow:{text}: delay must be 0ms or more, and less than the horizon of all slots")
     if not 0.0 <= loss < 1.0:
         raise StackError(f"flow:{text}: loss must be 0% or more, and less than 100%")
-    volume, leaves = found.get("volume", 1.0), found.get("leaves", 0.0) / 100.0
-    if not 1.0 <= volume <= 100.0:
-        raise StackError(f"flow:{text}: volume must be from 1 to 100 times what is left")
+    leaves = found.get("leaves", 0.0) / 100.0
     if not 0.0 <= leaves <= 1.0:
         raise StackError(f"flow:{text}: leaves must be from 0% to 100% of a fair share")
     flags = {name: bool(found.get(name)) for name in _FLAGS.values()}
     if flags["fill"] and flags["quantised"]:
         raise StackError(f"flow:{text}: fill sets no rates, so they cannot be quantised; choose one of the two")
-    return FlowSpec(slot_s, int(slots), delay_s=delay_s, message_loss=loss, volume=volume, leaves=leaves, **flags)
+    return FlowSpec(slot_s, int(slots), delay_s=delay_s, message_loss=loss, leaves=leaves, **flags)
 
 
 class Flow(RatedPace):
@@ -385,7 +388,7 @@ class Flow(RatedPace):
     @classmethod
     def from_text(cls, arg: str | None) -> Self:
         """`flow`, or with settings after the colon."""
-        return cls(None if arg is None else _settings(arg))
+        return cls(None if arg is None else settings(arg))
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
         """Single flows that leave a foreign flow what the settings say."""

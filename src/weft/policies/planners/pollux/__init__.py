@@ -28,7 +28,6 @@ from weft.policies.planners.target import (
     as_decided,
     different_ways,
     held,
-    moved,
     remember,
     restart_share,
     sizes_that_fit,
@@ -176,10 +175,6 @@ class Pollux(Planner):
         if same and view.now < state["next_s"]:
             return [as_decided(view, target, state, "until the next round", state["next_s"])]
         return self._round(view, state, n)
-
-    def relocated(self, candidate: Candidate, placements: Mapping[str, Placement]) -> Candidate:
-        """The target moves too."""
-        return moved(candidate, placements)
 
     def adapted(self, job: Job, cluster: Cluster, alone: Callable[[Profile, str, Spread], Estimate]) -> Job:
         """The job with the batch of the largest goodput at each size, among batches with at least the samples asked

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import polars as pl
 import pytest
 
-from weft.results.metrics import (
-    accuracy,
-    comm_s_per_epoch,
-    machine_use,
-    mean,
-    overhead_bytes,
-    profit_rate,
-    throughput,
-    total,
-)
 from weft.results.run import DECISIONS, ITERATIONS, JOBS, LINKS, SPANS, RunResult
+from weft_evidence.machines import machine_use, mean, overhead_bytes, profit_rate, total
 
 
 def run() -> RunResult:
@@ -96,18 +86,6 @@ def test_profit_rate() -> None:
     """a computes 1.8 GPUs' worth, b 1: 1.8 / 2, 2.8 / 2, 1 / 1 units per machine and hour."""
     rate = profit_rate(run(), machine_use(run()))
     assert rate.value.tolist() == pytest.approx([0.9, 1.4, 1.0, 0.0])
-
-
-def test_training() -> None:
-    assert throughput(run(), {"a": 96.0}) == {"a": pytest.approx(192.0)}
-    assert comm_s_per_epoch(run(), {"a": 5.0}) == {"a": pytest.approx(1.0)}
-
-
-def test_accuracy_over_time() -> None:
-    """Epochs of 5 iterations end at 1.25, 2.5, 6.25 and 10 s; a fifth is not reached."""
-    steps = accuracy(run(), "a", [0.1, 0.2, 0.3, 0.4, 0.5], 5.0)
-    assert np.allclose(steps.time_s, [0.0, 1.25, 2.5, 6.25, 10.0])
-    assert steps.value.tolist() == [0.0, 0.1, 0.2, 0.3, 0.4]
 
 
 def test_what_is_thrown_away_is_not_paid_for() -> None:

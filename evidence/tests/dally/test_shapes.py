@@ -8,9 +8,9 @@ import pytest
 
 import weft
 from weft.errors import ScenarioError
-from weft.network.by_shape import ASTRA_SIM, AstraTable, ByShape, calibrated_profile, share_of
 from weft.network.cost import DALLY_TABLE_I, Shape
 from weft_evidence.dally.runs import scenario
+from weft_evidence.dally.shapes import ASTRA_SIM, AstraTable, ByShape, calibrated_profile, share_of
 
 MODELS = sorted(DALLY_TABLE_I)
 # 8 GPUs, closest first: one machine, two, four and eight machines of a rack; two racks, eight racks
@@ -55,7 +55,7 @@ def test_what_astra_sim_gives_is_table_i_but_for_vgg11(model: str) -> None:
 
 def test_the_page_has_what_astra_sim_gives() -> None:
     """In percent of computing, to the digits of the page: every number of the table."""
-    page = (Path(__file__).parents[2] / "docs" / "papers" / "dally.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "papers" / "dally.md").read_text(encoding="utf-8")
     names = ("VGG11", "AlexNet", "MobileNetV3", "ResNet18", "ResNet50", "BERT-large")
     section = page.partition("### With ASTRA-sim itself")[2]
     for name, row in zip(names, ASTRA_SIM.values(), strict=True):
