@@ -1,7 +1,3 @@
-"""What make says on a machine that lacks something, what it leaves alone once installed, which tests it runs when."""
-
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,3 @@
-"""Malformed job files: exit code 2, one exact line on stderr, nothing on stdout, no traceback."""
-
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

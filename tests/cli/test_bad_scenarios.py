@@ -1,7 +1,3 @@
-"""Malformed scenarios: exit code 2, one exact line on stderr, nothing on stdout, no traceback."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,3 @@
-"""The versions that weft is tested with: each package that a pyproject.toml names has one that it allows."""
-
-from __future__ import annotations
-
 import tomllib
 
 import pytest

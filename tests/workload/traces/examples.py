@@ -1,7 +1,5 @@
 """Hand-written rows of every format: what a file looks like, the jobs in it, and the rows that are none."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 

@@ -1,7 +1,3 @@
-"""The public traces themselves: every file that holds jobs, with the number of rows its publishers state."""
-
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
