@@ -1,7 +1,3 @@
-"""The cycle: events in, decisions out. Each case is a list of decisions that can be worked out by hand."""
-
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,3 @@
-"""Serving from one pool: who keeps, who moves, who loses, who is told why."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

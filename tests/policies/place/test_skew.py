@@ -1,7 +1,3 @@
-"""skew: skewed models on the fewest servers or not at all, the others anywhere (Tiresias)."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
