@@ -1,7 +1,3 @@
-"""Generated pages say what the program says, and no page links to a file that is not there."""
-
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tables of jobs: columns guessed or said, times and lengths in the forms that sites write."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

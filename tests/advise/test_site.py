@@ -1,7 +1,3 @@
-"""The site that advice is for: from flags, a scenario or Slurm's topology, and what would be if it changed."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

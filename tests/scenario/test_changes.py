@@ -1,7 +1,5 @@
 """`--set`: keys with and without their section, values as in the file, every combination of several."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

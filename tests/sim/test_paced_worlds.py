@@ -1,7 +1,3 @@
-"""Worlds under paces that set rates or open collectives: GPUs shared, chance, resizing, stops; what is refused."""
-
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

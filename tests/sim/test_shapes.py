@@ -1,7 +1,3 @@
-"""Fixed costs: a run of 500 jobs asks for each shape once."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.core.cycle import Core

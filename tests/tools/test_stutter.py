@@ -1,5 +1,3 @@
-"""Everything that a command has started stands still together and runs again afterwards, daemons included."""
-
 import os
 import random
 import signal

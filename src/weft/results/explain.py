@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.errors import InputError
+from weft.model.reason import read_why, speak
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -68,7 +69,7 @@ def decision_line(action: str, where: str, reason: str) -> str:
     told = {
         "start": f"to start on {where}", "stop": "to stop", "gate": "communication shifted", "hold": "to wait"
     }[action]  # fmt: skip
-    return f"decided {told}{f': {reason}' if reason else ''}"
+    return f"decided {told}{f': {speak(read_why(reason))}' if reason else ''}"
 
 
 def where(gpus: str, servers: list[str]) -> str:

@@ -1,7 +1,3 @@
-"""Pictures: what they show is what the run holds, and large runs stay small pictures."""
-
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,3 @@
-"""Labels and legends that find their place."""
-
-from __future__ import annotations
-
 import re
 
 import pytest

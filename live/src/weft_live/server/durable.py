@@ -9,6 +9,7 @@ from weft.core.cycle import Core
 from weft.core.world import Around, World
 from weft.model.events import Event, Finished, NodeDown, NodeUp, Started, Submitted, Withdrawn
 from weft.model.plan import Decision, SetGate
+from weft.model.reason import written
 from weft.model.view import JobView
 from weft_live.server.ledger import End, EventRow, Ledger
 from weft_live.server.snapshot import Saver
@@ -83,7 +84,9 @@ class Durable(Around):
         job = _job_of(event)
         if job is None:
             return None
-        words = "" if isinstance(event, Submitted | Started) else getattr(event, "reason", "") or self._words(job)
+        words = (
+            "" if isinstance(event, Submitted | Started) else written(getattr(event, "reason", "")) or self._words(job)
+        )
         return EventRow(event.time_s, job, type(event).__name__.lower(), words)
 
 

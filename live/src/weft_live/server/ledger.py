@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import InputError
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
+from weft.model.reason import written
 from weft_live.description import Description
 from weft_live.server.snapshot import Changes, assembled
 
@@ -221,7 +222,7 @@ class Ledger:
 
         That they survive the machine too is seen to by `keep`, which follows before they are carried out.
         """
-        rows = [(cycle, time_s, d.job, _ACTION[type(d)], _gpus(d), _gate(d), d.reason) for d in decisions]
+        rows = [(cycle, time_s, d.job, _ACTION[type(d)], _gpus(d), _gate(d), written(d.reason)) for d in decisions]
         insert = "INSERT INTO decisions (cycle, time_s, job, action, gpus, gate, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
         self._db.execute("PRAGMA synchronous = NORMAL")
         try:

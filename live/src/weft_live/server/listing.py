@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InputError
+from weft.model.reason import read_why, speak
 from weft.results.explain import Explanation, Line, decision_line, gpus_in_words, no_such_job, servers_of, where
 from weft_live.attempt import Attempt
 from weft_live.clock import Clock
@@ -71,7 +72,7 @@ def _present(
     done = record["saved_iterations"]
     if record["status"] == "waiting":
         waited = now - record["waiting_since_s"]
-        reason = record.get("barred") or waits_for(job_id, table)
+        reason = speak(read_why(record.get("barred") or "")) or waits_for(job_id, table)
         return {"waited_s": waited, "ran_s": record["run_s"], "done": done, "reason": reason}
     attempt = Attempt(Path(ledger.meta("jobs_folder", str(folder / "jobs"))) / job_id / str(ledger.starts(job_id)))
     ran = record["run_s"] + (now - record["started_s"] if record["started_s"] is not None else 0.0)
@@ -83,10 +84,10 @@ def waits_for(job_id: str, table: dict[str, Any]) -> str:
     """Why a job waits: what was said about it, else about the job that it stands behind."""
     held: dict[str, str] = table["held"]
     if job_id in held:
-        return held[job_id]
+        return speak(read_why(held[job_id]))
     if held:
         other, reason = next(iter(held.items()))
-        return f"stands behind {other}, which {reason}"
+        return f"stands behind {other}, which {speak(read_why(reason))}"
     return "its turn has not come"
 
 
@@ -109,7 +110,9 @@ def explain_live(folder: Path, ledger: Ledger, job_id: str) -> Explanation:
         raise InputError(no_such_job(job_id, str(folder), [row.id for row in ledger.jobs()]))
     servers = ledger.meta("cluster", [])
     lines = [Line(row.submit_s, _submission(row))]
-    lines += [Line(e.time_s, _event(e.kind, e.words)) for e in ledger.events(job_id) if e.kind != "submitted"]
+    lines += [
+        Line(e.time_s, _event(e.kind, speak(read_why(e.words)))) for e in ledger.events(job_id) if e.kind != "submitted"
+    ]
     lines += [
         Line(d.time_s, decision_line(d.action, where(d.gpus, servers), d.reason)) for _, d in ledger.decisions(job_id)
     ]

@@ -21,6 +21,7 @@ from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.plan import Decision, Placement
+from weft.model.reason import speak
 from weft.model.view import Spread
 from weft.network.estimates import Estimates
 from weft_live.attempt import Attempt
@@ -254,7 +255,7 @@ class Server:
         """Why a job waits, in words that do not change with every job that comes and goes."""
         table = self.core.table
         barred = table.jobs[job_id].barred if job_id in table.jobs else ""
-        return barred or table.held.get(job_id, "stands behind jobs that go first")
+        return speak(barred or table.held.get(job_id, "stands behind jobs that go first"))
 
     def _serve_metrics(self, address: str, open_now: ExitStack) -> None:
         from weft_live.server.metrics import Metrics, MetricsServer
