@@ -155,8 +155,8 @@ def change_of_size(site: Site, other: Site) -> str:
     """What a changed cluster has more or fewer of, and its GPUs: `2 more racks: 320 GPUs`; for other GPUs what becomes
     of the log's lengths. Empty if it has as many of the same."""
     if other.faster:
-        parts = [part for models in other.faster.values() for part in models.values()]
-        low, high = f"{min(parts):.2f}", f"{max(parts):.2f}"
+        factors = [part for models in other.faster.values() for part in models.values()]
+        low, high = f"{min(factors):.2f}", f"{max(factors):.2f}"
         return f"the log's lengths times {low}" + f" to {high}" * (high != low) + ", as models compute there"
     if other.n_gpus == site.n_gpus:
         return ""
