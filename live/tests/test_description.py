@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from weft.errors import InputError
+from weft.model.view import Fact
+from weft.stacks import resolve
+from weft.testing import toy_cluster
 from weft_live.description import Description
 
 SAID: dict[str, Any] = {"name": "a", "argv": ["true"]}
@@ -44,3 +47,13 @@ def test_a_name_and_a_command_are_needed() -> None:
     for name in SAID:
         with pytest.raises(InputError, match=f"^submit: {name} is missing; "):
             Description.from_json({key: value for key, value in SAID.items() if key != name})
+
+
+def test_a_shape_that_no_servers_have_is_refused() -> None:
+    """The local socket took it once, and the job waited for ever."""
+    cluster, needs, planner = toy_cluster(1, 2, 4), frozenset[Fact](), resolve("fifo").planner
+    Description.from_json({**SAID, "gpus": 8}).refuse(cluster, needs, planner)
+    made = Description.from_json({**SAID, "gpus": 8, "per_node": 4})
+    for gpus, each in ((8, 3), (8, 8), (16, 4)):
+        with pytest.raises(InputError, match=r"ask for (another number|fewer)|keeps"):
+            made.model_copy(update={"gpus": gpus, "per_node": each}).refuse(cluster, needs, planner)

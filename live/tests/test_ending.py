@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from live.tests.jobs import describe
 from weft.model.reason import Reason, because, code_of
-from weft_live.ending import NONE, OTHERS_FAULT, RAN_WELL_S, Becomes, Faults, Verdict, judge
+from weft.testing import toy_cluster
+from weft_live.description import unread
+from weft_live.ending import NONE, OTHERS_FAULT, RAN_WELL_S, Becomes, Bounds, Faults, Verdict, judge
+from weft_live.local import LocalWorld
+from weft_live.slurm.states import Task as OnSlurm
 
 HOW = because("live.exit", status=3)
 
@@ -56,3 +63,18 @@ def test_reasons_tell_the_next_server_what_this_one_has_counted() -> None:
         whys.append(found.why)
     assert Faults.told([*whys, "text", because("live.stopped")]) == faults == Faults(own=2, others=1, row=5)
     assert isinstance(whys[0], Reason)
+
+
+def test_an_operator_bounds_what_jobs_ask_for(tmp_path: Path) -> None:
+    said = describe("a", ["true"], restarts=10**6, grace_s=10**6)
+    world = LocalWorld(toy_cluster(1, 1, 2), tmp_path)
+    world.bounds = Bounds(restarts=0, grace_s=0.5)
+    try:
+        world.submit(said.job(0.0, unread), said)
+        (task,) = world._coming()
+        task.gpus = (0,)
+        assert world._spec(task)["grace_s"] == 0.5
+        slurm = OnSlurm(task.job, said.model_copy(update={"env": {"grace_s": "600"}}), "17", bounds=world.bounds)
+        assert (slurm.grace_s, slurm.restarts) == (0.5, 0)
+    finally:
+        world.close()

@@ -75,6 +75,11 @@ class Description(BaseModel):
         except ValidationError as error:
             raise InputError(explain(error, Description, "submit")) from None
 
+    @staticmethod
+    def known(value: dict[str, Any]) -> Description:
+        """One that was checked before it was written down."""
+        return Description.model_construct(**{**value, "argv": tuple(value["argv"])})
+
     def to_json(self) -> dict[str, Any]:
         """A JSON-able value that `from_json` takes."""
         return self.model_dump(mode="json")
@@ -99,6 +104,12 @@ class Description(BaseModel):
             )
         if words := planner.refusal(self.per_node):
             raise InputError(f"submit: {words}")
+        each = self.per_node
+        if each and (self.gpus % each or sum(len(s.gpus) >= each for s in cluster.servers) < self.gpus // each):
+            raise InputError(
+                f"submit: {self.name} wants {self.gpus} GPUs, {each} on each server, and there are no such servers; "
+                "ask for another number"
+            )
         if self.gpus > cluster.n_gpus:
             there = cluster.n_gpus
             raise InputError(f"submit: {self.name} wants {self.gpus} GPUs, the cluster has {there}; ask for fewer")

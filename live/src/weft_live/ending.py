@@ -23,6 +23,18 @@ RAN_WELL_S = 600.0  # an attempt that ran that long was no false start
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the operator allows, whatever jobs ask for."""
+
+    restarts: int = 1000  # of one job
+    grace_s: float = 600.0  # between a warning and a stop
+    keep_s: float = 30 * 86400.0  # folders of attempts that have ended
+
+
+BOUNDS: Final = Bounds()
+
+
+@dataclass(frozen=True, slots=True)
 class Faults:
     """How often a job was started again because it failed."""
 

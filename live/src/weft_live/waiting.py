@@ -24,7 +24,7 @@ from weft.policies.pace.base import Pace
 from weft_live.attempt import Progress
 from weft_live.clock import Clock
 from weft_live.description import Description
-from weft_live.ending import Faults
+from weft_live.ending import BOUNDS, Faults
 from weft_live.measured import Speeds
 
 
@@ -59,6 +59,7 @@ class LiveWorld(ABC, Generic[Task]):
         self._arrivals: list[tuple[float, int, Task]] = []
         self._number = count()
         self.down: dict[int, Why] = {}  # servers that cannot be used, and why
+        self.bounds = BOUNDS
         self.outcomes: dict[str, Why] = {}  # how the last attempt of a job ended
         self.alive: Callable[[], None] = lambda: None  # called whenever there has been something to look at
         self.woke_cpu_s = time.thread_time()  # processor time of this thread when it last woke: what follows is work

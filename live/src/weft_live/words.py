@@ -88,6 +88,7 @@ WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
     "slurm.qos": "QOS {name}",
     "slurm.priority": "Slurm's priority is {mine:.0f} of {whole:.0f}",
     # the queue
+    "live.short": lambda of: "; ".join((f"wants {of['gpus']} GPUs", f"{of['free']} {of['there']}", *of["down"])),
     "live.turn": "its turn has not come",
     "live.behind": "stands behind {other}, which {how}",
     "live.queued": "stands behind jobs that go first",

@@ -22,6 +22,7 @@ import pytest
 
 from live.tests.agent.moments import PATIENCE_S, wait
 from live.tests.agent.stand_in import connected, watched
+from weft import __version__
 from weft.network.topologies import Machine, leaf_spine
 from weft.stacks.registry import make
 from weft_live.agent.caller import Caller
@@ -183,7 +184,9 @@ def test_a_server_with_nothing_to_say_gives_signs_of_life() -> None:
     assert 2 * BEAT_S < SILENCE_S
     service = AgentService(Conductor(leaf_spine(1, 2, Machine()), make("pace", "priority")), "127.0.0.1:0", "right")
     heard: list[Message] = []
-    caller = Caller(Line(service.address, "right"), {"host": "s0"}, heard.append, lambda words: None)
+    caller = Caller(
+        Line(service.address, "right"), {"host": "s0", "version": __version__}, heard.append, lambda words: None
+    )
     caller.start()
     wait(lambda: {} in heard)
     assert any("orders" in message for message in heard[: heard.index({})])

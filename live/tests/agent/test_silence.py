@@ -18,6 +18,7 @@ pytest.importorskip("grpc")
 
 import weft_live.agent.host
 from live.tests.agent.moments import Moved, wait
+from weft import __version__
 from weft.cli.main import run
 from weft.errors import InputError
 from weft.network.topologies import Machine, leaf_spine
@@ -25,7 +26,7 @@ from weft.stacks.registry import make
 from weft_live.agent.caller import Caller
 from weft_live.agent.conductor import Conductor
 from weft_live.agent.control import Control
-from weft_live.agent.plane import Placed, Plane
+from weft_live.agent.plane import Placed, Plane, refuse_simulated
 from weft_live.agent.service import AgentService, listed
 from weft_live.agent.trust import secret_of
 from weft_live.agent.wire import Line, LostError, Message
@@ -96,7 +97,7 @@ class Script(Line):
 def test_a_server_that_is_gone_is_called_ever_less_often_and_spoken_of_once() -> None:
     clock, said, heard = Moved(100.0), list[str](), list[Message]()
     line = Script(*["silent"] * 6, {"orders": {}}, "silent", "secret", "secret", {"refused": "no"}, {"refused": "no"})
-    caller = Caller(line, {"host": "s0"}, heard.append, said.append, clock)
+    caller = Caller(line, {"host": "s0", "version": __version__}, heard.append, said.append, clock)
     pauses = []
     for moved in (0.0, 1.9, 0.2, 1.0, 1.0, 1.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0):
         clock.now += moved
@@ -115,7 +116,13 @@ def test_a_server_that_is_gone_is_called_ever_less_often_and_spoken_of_once() ->
 def _called(service: AgentService, secret: str, host: str) -> tuple[list[str], float]:
     """What somebody is told who calls twice, and how long he is to wait then."""
     said: list[str] = []
-    caller = Caller(Line(service.address, secret), {"host": host}, lambda message: None, said.append, Moved(0.0))
+    caller = Caller(
+        Line(service.address, secret),
+        {"host": host, "version": __version__},
+        lambda message: None,
+        said.append,
+        Moved(0.0),
+    )
     wait(lambda: bool(caller.call() and said))
     pause_s = caller.call()
     caller.close()
@@ -228,7 +235,7 @@ def _here(control: Control, host: str) -> Iterator[Line]:
     over = threading.Event()
 
     def join() -> Iterator[Message]:
-        yield {"host": host}
+        yield {"host": host, "version": __version__}
         over.wait()
 
     with contextlib.closing(Line(control.service.address, control.secret)) as line:
@@ -252,3 +259,52 @@ def test_a_second_agent_of_a_host_is_refused_until_the_first_has_ended(
     other.close()
     with pytest.raises(InputError, match="cannot be the name of a host"):
         weft_live.agent.host.Agent("../here", tmp_path)
+
+
+def test_an_agent_of_another_version_is_refused_in_words_at_both_ends(tmp_path: Path) -> None:
+    secret, told, said = secret_of(tmp_path), [], []  # type: ignore[var-annotated]
+    service = _service(secret, told)
+    for version in ({"version": "0.0.9"}, {}):
+        with contextlib.closing(Line(service.address, secret)) as line:
+            caller = Caller(line, {"host": "s0", **version}, lambda message: None, said.append, Moved(0.0))
+            assert caller.call() > 1.0, "it does not call again at once"
+    service.close()
+    assert [("0.0.9" in words, __version__ in words) for words in said] == [(True, True), (False, True)]
+    assert len(told) == 2
+    assert service.hosts == set()
+
+
+def test_the_loss_of_the_last_agent_is_reported(tmp_path: Path) -> None:
+    told: list[str] = []
+    control = Control(CLUSTER, make("pace", "priority"), tmp_path, {}, listen="127.0.0.1:0", say=told.append)
+    with _here(control, "s0"), _here(control, "s1"):
+        pass
+    wait(lambda: bool(told))
+    assert len([words for words in told if "the last one" in words]) == 1
+    control.close()
+
+
+def test_another_secret_counts_from_the_next_call_on(tmp_path: Path) -> None:
+    told: list[str] = []
+    service = _service("new", told)
+    with contextlib.closing(Line(service.address, "old")) as line:
+        with pytest.raises(LostError):
+            next(line.talk("join", iter([{"host": "s0", "version": __version__}])))
+        line.renew("new")
+        over = threading.Event()
+
+        def join() -> Iterator[Message]:
+            yield {"host": "s0", "version": __version__}
+            over.wait()
+
+        assert isinstance(next(line.talk("join", join())), dict)
+        over.set()
+    service.close()
+
+
+@pytest.mark.parametrize("name", ["flow:host-only", "flow:leaves=40%", "flow:loss=1%", "flow:delay=6ms", "flow:pauses"])
+def test_a_setting_that_only_a_simulation_carries_out_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match="for simulations"):
+        refuse_simulated(make("pace", name))  # type: ignore[arg-type]
+    for kept in ("flow", "flow:slot=20ms,slots=5", "flow:fill", "flow:quantised", "priority", "fair"):
+        refuse_simulated(make("pace", kept))  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ pytest.importorskip("grpc")
 import grpc
 
 from live.tests.agent.moments import PATIENCE_S, wait
+from weft import __version__
 from weft.errors import InputError
 from weft.network.topologies import Machine, leaf_spine
 from weft.stacks.registry import make
@@ -75,7 +76,7 @@ def _port(address: str) -> int:
 
 def _present(over: threading.Event) -> Iterator[Message]:
     """What an agent says that joins, and stays until it is over."""
-    yield {"host": "s0"}
+    yield {"host": "s0", "version": __version__}
     over.wait(30.0)
 
 
@@ -213,7 +214,7 @@ def _impostor() -> Iterator[str]:
 def test_an_impostor_gives_orders_and_they_are_not_obeyed() -> None:
     heard, said = list[Message](), list[str]()
     with _impostor() as address:
-        caller = Caller(Line(address, SECRET), {"host": "s0"}, heard.append, said.append)
+        caller = Caller(Line(address, SECRET), {"host": "s0", "version": __version__}, heard.append, said.append)
         wait(lambda: bool(caller.call() and said))
         caller.call()
         caller.close()

@@ -84,3 +84,14 @@ def test_a_dry_run_reads_an_older_one_and_leaves_it_as_it_is(older: Path) -> Non
     assert code_of(ledger.events("a")[0].why) == "live.again"
     ledger.close()
     assert not (older / f"{FILE}.v2").exists()
+
+
+def test_a_ledger_says_whether_it_is_sound(older: Path, tmp_path: Path) -> None:
+    ledger = Ledger(older)
+    assert ledger.check() == []
+    ledger._db.execute("INSERT INTO events (time_s, job, kind, reason) VALUES (1, 'nobody', 'started', '')")
+    ledger._db.execute("UPDATE jobs SET description = '{}' WHERE id = 'a'")
+    assert [line.partition(":")[0] for line in ledger.check()] == ["events", "jobs"]
+    ledger._db.execute("DROP TABLE decisions")
+    assert ledger.check()[0].startswith("cannot be read")
+    ledger.close()

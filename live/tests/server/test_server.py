@@ -173,7 +173,7 @@ def test_waiting_jobs_are_explained(tmp_path: Path) -> None:
         serve_until(serving, lambda: bool(serving.core.table.running))
         rows = {row["job"]: row for row in queue(folder, serving.ledger)}
         assert rows["first"]["where"] == "s0: 0 1 2 3"
-        assert rows["second"]["reason"] == "wants 4 GPUs; fewer are free"
+        assert rows["second"]["reason"] == "wants 4 GPUs; 0 are free"
         assert rows["third"]["reason"] == "stands behind second, which wants 4 GPUs; fewer are free"
         for name in ("third", "second", "first"):
             serving.cancel(name)

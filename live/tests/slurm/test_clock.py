@@ -13,7 +13,7 @@ import pytest
 from live.tests.slurm.serving import Serving, ended, running, serve_until
 from testkit.engines import missing_engine
 from testkit.sandbox import Sandbox, missing
-from weft_live.slurm.reconcile import SCARCE_S
+from weft_live.slurm.patience import SCARCE_S
 
 # Time of day as one process sees it, moved.
 SHIM = """

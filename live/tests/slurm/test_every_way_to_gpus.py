@@ -20,6 +20,7 @@ import pytest
 from live.tests.slurm.conftest import OtherUser, for_others
 from testkit.engines import missing_engine
 from testkit.sandbox import Sandbox, missing
+from weft.model.reason import speak
 from weft.testing import toy_cluster
 from weft_live.server.profiles import Profiles
 from weft_live.slurm.records import read_jobs, read_nodes
@@ -277,7 +278,7 @@ def taken(box: Sandbox, user: OtherUser, options: str) -> Became:
     def words() -> list[str]:
         jobs = {record.key: record for record in read_jobs(box.slurm.jobs())}
         nodes = {node.name: node for node in read_nodes(box.slurm.nodes())}
-        return list(unusable(cluster, nodes, jobs, set()).values())
+        return list(map(speak, unusable(cluster, nodes, jobs, set()).values()))
 
     box.wait(lambda: bool(words()))
     found = words()

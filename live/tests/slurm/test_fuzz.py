@@ -193,7 +193,7 @@ def test_answers_of_squeue_and_sinfo(tmp_path: Path) -> None:
                     world.events(world.now())
                 seen += 1
                 for job_id, task in list(world.tasks.items())[:2]:
-                    if task.phase.value == "wait" and len(task.job.profiles) and task.job.gpus <= 4:
+                    if task.waits and len(task.job.profiles) and task.job.gpus <= 4:
                         world.apply([Start(job_id, tuple(range(task.job.gpus)), "fuzz")])
             if number % 50 == 0:
                 world.tasks.clear()

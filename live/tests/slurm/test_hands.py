@@ -19,7 +19,7 @@ from weft_live.server.server import Server
 from weft_live.slurm.commands import Slurm, Unreachable
 from weft_live.slurm.engine import SlurmEngine
 from weft_live.slurm.hands import Command, Hands
-from weft_live.slurm.reconcile import Do
+from weft_live.slurm.states import Do
 
 pytestmark = pytest.mark.engine
 

@@ -6,6 +6,7 @@ import pytest
 
 from live.tests.slurm.serving import Serving, ended, running, serve_until, state
 from testkit.sandbox import Sandbox
+from weft.model.reason import speak
 from weft_live.server.listing import explain_live, queue
 
 pytestmark = pytest.mark.engine
@@ -25,8 +26,8 @@ def told(box: Sandbox, job: str) -> str:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five seconds of patience are one; the long patience for silence is out of reach."""
-    monkeypatch.setattr("weft_live.slurm.reconcile.SCARCE_S", 1.0)
-    monkeypatch.setattr("weft_live.slurm.reconcile.PATIENCE_S", 1000.0)
+    monkeypatch.setattr("weft_live.slurm.patience.SCARCE_S", 1.0)
+    monkeypatch.setattr("weft_live.slurm.patience.LONG_S", 1000.0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -40,7 +41,7 @@ def test_a_job_without_cores_gives_its_gpus_back_and_is_tried_again(serving: Ser
     serve_until(server, lambda: bool(job in server.core.table.jobs and server.core.table.jobs[job].barred))
     assert server.core.table.gpus.offer.n_free == 128, "its GPUs are free for others"
     assert state(box, job) == "PENDING JobHeldAdmin"
-    words = server.core.table.jobs[job].barred
+    words = speak(server.core.table.jobs[job].barred)
     assert words in REASONS
     assert queue(serving.folder, server.ledger)[0]["reason"] == words
     assert words in explain_live(serving.folder, server.ledger, job).headline

@@ -65,6 +65,7 @@ def test_both_versions_say_the_same() -> None:
         ({"tres_per_node": ""}, {"gpus": 0}),
         ({"node_count": number(3), "max_nodes": number(2)}, {"gpus": 8, "node_count": 2}),
         ({"tres_req_str": "cpu=8,mem=1000M,node=2,billing=8"}, {"nodes_at_least": 2}),
+        ({"max_nodes": number(1), "comment": "weft: model=x nodes=any"}, {"nodes_at_most": 0}),
         ({"exit_code": 9}, {"signal": 9, "exit_code": 0}),
         ({"exit_code": {"return_code": number(0), "signal": {"id": number(15)}}}, {"signal": 15}),
         ({"het_job_id": number(12)}, {"het": True}),

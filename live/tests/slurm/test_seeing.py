@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from weft.model.reason import because
 from weft.testing import toy_job
 from weft_live.description import Description
 from weft_live.slurm.commands import Ended, Slurm
 from weft_live.slurm.hands import Snapshot
-from weft_live.slurm.reconcile import GONE, Look, Phase, Task, What, look
+from weft_live.slurm.reconcile import GONE, look
 from weft_live.slurm.seeing import recalled, to_recall
+from weft_live.slurm.states import At, Look, Over, Pin, Runs, Task, What
 
 
 def test_the_accounting_is_asked_about_jobs_that_the_controller_has_forgotten(tmp_path: Path) -> None:
@@ -27,12 +29,15 @@ def test_the_accounting_is_asked_about_jobs_that_the_controller_has_forgotten(tm
 
 
 def test_a_forgotten_job_ends_as_the_accounting_says() -> None:
-    task = Task(toy_job("17", 8), Description(name="17", argv=("sbatch", "x"), gpus=8), "17", Phase.RUNNING)
+    runs = Runs(At((0, 1), Pin(("n1",), 2, 1, "weft:job=17,attempt=1")), 0.0)
+    task = Task(toy_job("17", 8), Description(name="17", argv=("sbatch", "x"), gpus=8), "17", runs)
     forgotten = Snapshot(1, {}, {})
-    for _ in range(GONE - 2):
-        assert look(task, recalled(task, forgotten), 1.0) == Look()
+    for task.missing in range(1, GONE - 1):
+        assert look(task, recalled(task, forgotten), 1.0) == Look(runs)
     assert to_recall(task)
     known = recalled(task, Snapshot(1, {}, {}, recalled={"17": Ended("COMPLETED", 0, 0)}))
     assert look(task, known, 1.0).what == (What.FINISHED,)
     failed = recalled(task, Snapshot(1, {}, {}, recalled={"17": Ended("FAILED", 3, 0)}))
-    assert look(task, failed, 1.0) == Look((What.OVER,), "failed: exited with code 3")
+    assert look(task, failed, 1.0) == Look(
+        Over(), (What.OVER,), because("live.failed", how=because("live.exit", status=3), restarts=0)
+    )

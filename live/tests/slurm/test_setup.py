@@ -14,7 +14,7 @@ import pytest
 from live.tests.slurm.serving import Serving, ended, environment, serve_until
 from testkit.sandbox import Sandbox
 from weft.errors import InputError
-from weft_live.slurm.notes import refuse_folder
+from weft_live.slurm.notes import refuse_folder, refuse_hook
 from weft_live.slurm.setup import hook, instructions, write_files
 
 
@@ -40,6 +40,27 @@ def test_the_files_are_written_and_explained(tmp_path: Path) -> None:
     told = {name: unit["Service"][name] for name in ("Type", "WatchdogSec", "Restart")}
     assert told == {"Type": "notify", "WatchdogSec": "60", "Restart": "always"}
     assert re.match(r"\S*weft serve --world slurm ", unit["Service"]["ExecStart"])
+
+
+def test_users_can_read_what_is_written_whatever_the_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        files = write_files(tmp_path / "opt" / "weft" / "etc")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o644, 0o755}
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("opt", "opt/weft", "opt/weft/etc")] == [0o755] * 3
+    assert "TimeoutStartSec=600" in (tmp_path / "opt/weft/etc/weft.service").read_text()
+
+
+def test_a_hook_of_another_version_is_refused(tmp_path: Path) -> None:
+    config = {"SLURM_CONF": str(tmp_path / "slurm.conf")}
+    (tmp_path / "job_submit.lua").write_text(hook(owners=[os.geteuid()]))
+    refuse_hook(config)
+    for other in (hook(owners=[os.geteuid()]).replace('version = "', 'version = "9.'), "local owners = { 0 }\n"):
+        (tmp_path / "job_submit.lua").write_text(other)
+        with pytest.raises(InputError, match="--setup"):
+            refuse_hook(config)
 
 
 def test_a_folder_with_blanks_does_not_break_the_prolog(tmp_path: Path) -> None:

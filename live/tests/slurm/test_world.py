@@ -35,7 +35,7 @@ from weft.stacks import resolve
 from weft.testing.probes import Waking
 from weft_live.server.listing import explain_live, queue
 from weft_live.slurm.hands import Command
-from weft_live.slurm.reconcile import Do
+from weft_live.slurm.states import Do
 
 pytestmark = pytest.mark.engine
 EVEN = "[place=even:best-fit]"

@@ -27,7 +27,7 @@ class Caller:
         say: Callable[[str], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._line, self._first, self._heard, self._say, self._now = line, first, heard, say, now
+        self.line, self._first, self._heard, self._say, self._now = line, first, heard, say, now
         self._outbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
         self._over = threading.Event()
         self._since = now()  # when the server was last heard
@@ -45,7 +45,7 @@ class Caller:
         """Hang up."""
         self._over.set()
         self._outbox.put(None)
-        self._line.close()
+        self.line.close()
 
     def _work(self) -> None:
         while not self._over.is_set():
@@ -73,21 +73,21 @@ class Caller:
                 yield message
 
         try:
-            for message in self._line.talk("join", said()):
+            for message in self.line.talk("join", said()):
                 if "refused" in message:
                     self._complain(str(message["refused"]))
                     return True
                 self._since = self._now()
                 if self._complaint:
                     self._complaint = ""
-                    self._say(f"the server at {self._line.address} answers")
+                    self._say(f"the server at {self.line.address} answers")
                 self._heard(message)
         finally:
             outbox.put(None)
         return False
 
     def _judge(self, error: LostError) -> None:
-        where = self._line.address
+        where = self.line.address
         if error.kind == "secret":
             self._complain(f"the server at {where} has another secret; copy {SECRET} from its folder to --dir")
         elif error.kind == "forged":

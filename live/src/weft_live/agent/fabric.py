@@ -109,6 +109,12 @@ class Fabric:
             self._lines[address] = self._line(address, self._secret)
         self._keeper = {link: address for address, links in kept.items() for link in links}
 
+    def renew(self, secret: str) -> None:
+        """Another secret from the next call on."""
+        self._secret = secret
+        for line in self._lines.values():
+            line.renew(secret)
+
     def keeps(self, links: Iterable[int]) -> bool:
         """Whether somebody keeps the tables of all of these."""
         return all(link in self._keeper for link in links)

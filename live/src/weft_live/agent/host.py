@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from weft import __version__
 from weft.errors import InputError
 from weft_live.agent.caller import Caller
 from weft_live.agent.fabric import Fabric
@@ -92,11 +93,19 @@ class Agent:
         self._guardian = self._guard()
         self._caller: Caller | None = None
         if server:
-            first = {"host": host, "slot_s": slot_s, "blind": blind}
+            first = {"host": host, "slot_s": slot_s, "blind": blind, "version": __version__}
             self._caller = Caller(Line(server, secret), first, self._arrived, say)
             self._caller.start()
 
     # The server
+
+    def renew(self, secret: str) -> None:
+        """Another secret from the next call on."""
+        self._secret = secret
+        if self._caller is not None:
+            self._caller.line.renew(secret)
+        if self.flow is not None and self.flow.switches is not None:
+            self.flow.switches.renew(secret)
 
     def _arrived(self, message: Message) -> None:
         """What the server says goes to the loop."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.plan import Decision, Gate, Placement, Start
 from weft.policies.pace.base import Pace
@@ -29,6 +30,26 @@ class Placed:
     start: int
     outside: Gate | None = None
     owner: Owner | None = None
+
+
+_SIMULATED = {
+    "host_only": "host-only",
+    "delay_s": "delay",
+    "message_loss": "loss",
+    "leaves": "leaves",
+    "pauses": "pauses",
+}
+
+
+def refuse_simulated(pace: Pace) -> None:
+    """Raise if a setting of the pace says what a network is like, or what hosts do not know: agents find that out."""
+    spec = getattr(pace, "spec", None)
+    if spec is not None and pace.name.partition(":")[0] == "flow":
+        for field, said in _SIMULATED.items():
+            if getattr(spec, field, False):
+                raise InputError(
+                    f"pace {pace.name}: {said} is for simulations; agents carry out slot, slots, fill and quantised"
+                )
 
 
 def steers(pace: Pace) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from weft import __version__
 from weft_live.agent.conductor import Conductor
 from weft_live.agent.fabric import Kept
 from weft_live.agent.wire import Message, listen
@@ -74,7 +75,12 @@ class AgentService:
     def _join(self, messages: Iterator[Message]) -> Iterator[Message]:
         """One agent: what it says goes to the conductor, what the conductor says goes to it."""
         first = next(messages)
-        host = str(first["host"])
+        host, version = str(first.get("host", "")), str(first.get("version", "0.0"))[:20]
+        if version != __version__:
+            words = f"the agent of {host[:80]!r} is weft {version}, and this server is {__version__}"
+            self.say(f"agents: {words}")
+            yield {"refused": f"{words}: install the same version on both"}
+            return
         if host not in self.conductor.known:
             words = f"the cluster has no server {host[:80]!r}; it has {listed(self.conductor.known)}"
             self.say(f"agents: {words}")
@@ -119,11 +125,15 @@ class AgentService:
                     return
                 yield message
         finally:
+            last = False
             with self._changed:
                 if self._boxes.get(host) is box:
                     del self._boxes[host]
                     self.conductor.lost(host)
                     self.change()
+                    last = not self._boxes and not self.closed
+            if last:
+                self._say(f"agents: the last one, that of {host}, is gone: nothing is paced or shifted from outside")
 
     def _work(self) -> None:
         """Orders, until the service is closed; if they cannot be given any more, agents are to let go of everything."""

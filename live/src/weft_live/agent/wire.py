@@ -219,6 +219,10 @@ class Line:
             if call is not None:
                 call.cancel()
 
+    def renew(self, secret: str) -> None:
+        """Another secret from the next call on."""
+        self._secret, self._key, self._hello = secret, None, None
+
     def close(self) -> None:
         """Hang up."""
         for _, box in self._told.values():

@@ -15,7 +15,7 @@ from weft.model.plan import Decision
 from weft.policies.pace.base import Pace
 from weft_live.agent.control import Control
 from weft_live.agent.fabric import addresses
-from weft_live.agent.plane import Placed, Plane, steers
+from weft_live.agent.plane import Placed, Plane, refuse_simulated, steers
 from weft_live.agent.processes import may_trace
 from weft_live.agent.wire import has_grpc
 from weft_live.attempt import Progress
@@ -25,7 +25,6 @@ from weft_live.local import LocalWorld
 from weft_live.local.engine import DryWorld, LocalEngine
 from weft_live.slurm.engine import SlurmEngine
 from weft_live.slurm.notes import uid_of
-from weft_live.slurm.reconcile import Phase
 from weft_live.slurm.world import SlurmWorld
 from weft_live.waiting import LiveWorld
 
@@ -90,6 +89,7 @@ class PacedWorld(Steered, LocalWorld):
 
     def set_pace(self, pace: Pace) -> None:
         """Start the agents, if the pace is more than the network's own sharing."""
+        refuse_simulated(pace)
         self.plane.pace = pace
         if steers(pace):
             if not may_trace():
@@ -147,6 +147,7 @@ class PacedSlurmWorld(Steered, SlurmWorld):
 
     def set_pace(self, pace: Pace) -> None:
         """Agents may come, whatever the pace is: a gate may have to act from outside."""
+        refuse_simulated(pace)
         self.plane.pace = pace
         self.say(f"agents of nodes are awaited at {self.plane.open().service.address}")
 
@@ -154,7 +155,7 @@ class PacedSlurmWorld(Steered, SlurmWorld):
         """Jobs that have been released."""
         placed = {}
         for job, task in self.tasks.items():
-            if task.phase is not Phase.WAITING:
+            if not task.waits:
                 ran_s = 0.0 if task.started_s is None else now - task.started_s
                 attempt = self.attempt(job, task.starts)
                 owner = (uid_of(task.description), task.key if task.key.isdecimal() else "")

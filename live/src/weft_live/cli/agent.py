@@ -75,6 +75,8 @@ def agent(
     if made.let_go:
         notice(f"let go of {made.let_go} sockets that an agent before this one had paced")
     _stopped_by_signals(lambda: setattr(made, "stopping", True))
+    if server:
+        signal.signal(signal.SIGHUP, lambda *_: made.renew(_secret(dir)))
     gc.freeze()  # what is here now stays: no need to look through it again and again
     if parent and os.getppid() != parent:  # it went while we came
         made.stopping = True

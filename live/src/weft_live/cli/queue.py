@@ -6,12 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from weft.cli.common import DirOption, JsonOption, deliver, plain_table, run_folder
+from weft.cli.common import DirOption, JsonOption, deliver, notice, plain_table, run_folder
 
 
 def queue(
     dir: DirOption = None,
     all: Annotated[bool, typer.Option("--all", help="Also jobs that have ended.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Say whether the ledger is sound, and stop.")] = False,
     json: JsonOption = False,
 ) -> None:
     """List jobs: where they run, how far they are, why they wait. The server need not run.
@@ -20,14 +21,22 @@ def queue(
     """
     from weft_live.server.ledger import Ledger
     from weft_live.server.listing import queue as read
+    from weft_live.server.listing import servers_down
 
     folder = run_folder(dir)
     ledger = Ledger(folder, read_only=True)
     try:
-        jobs = read(folder, ledger, ended=all)
+        if check:
+            wrong = ledger.check()
+            deliver({"wrong": wrong}, json, lambda _: "\n".join(wrong) or "the ledger is sound")
+            raise typer.Exit(bool(wrong))
+        jobs, down = read(folder, ledger, ended=all), servers_down(ledger)
     finally:
         ledger.close()
-    deliver({"jobs": jobs}, json, lambda _: _table(jobs))
+    deliver({"jobs": jobs, "servers_down": down}, json, lambda _: _table(jobs))
+    if not json:
+        for name, why in down.items():
+            notice(f"{name} cannot be used: {why}")
 
 
 def _table(jobs: list[dict[str, Any]]) -> Any:

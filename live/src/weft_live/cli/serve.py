@@ -77,6 +77,15 @@ PreemptionsOption = Annotated[
         "--preemptions", min=0, metavar="N", help="Most jobs per hour that give way to those of one user; 0: no limit."
     ),
 ]
+RestartsOption = Annotated[
+    int, typer.Option("--restarts", min=0, metavar="N", help="Most times that a job which fails is started again.")
+]
+GraceOption = Annotated[
+    float, typer.Option("--grace-s", min=0.0, metavar="S", help="Longest time between a warning and a stop.")
+]
+KeepOption = Annotated[
+    float, typer.Option("--keep-days", min=0.0, metavar="D", help="Remove folders of ended attempts after so long.")
+]
 PriorityOption = Annotated[
     str,
     typer.Option(
@@ -130,6 +139,9 @@ def serve(
     take: TakeOption = False,
     preemptions: PreemptionsOption = 60,
     priority: PriorityOption = "off",
+    restarts: RestartsOption = 1000,
+    grace_s: GraceOption = 600.0,
+    keep_days: KeepOption = 30.0,
     agents: AgentsOption = "",
     switches: SwitchesOption = "",
     option: OwnOption = None,
@@ -146,6 +158,7 @@ def serve(
     if setup:
         _setup(out, partitions, python)
         return
+    from weft_live.ending import Bounds
     from weft_live.engine import find
     from weft_live.server.server import Server
 
@@ -166,6 +179,7 @@ def serve(
     server = Server(
         folder, cluster, policies, seed=seed or 0, dry_run=dry_run, metrics=metrics, record=record, say=notice,
         chosen=chosen, engine=engine, estimates=estimates,
+        bounds=Bounds(restarts, grace_s, 86400.0 * keep_days),
     )  # fmt: skip
     with server, server.stopped_by_signals():
         _greet(server, chosen["world"])

@@ -95,7 +95,7 @@ class LocalWorld(LiveWorld[Task]):
             return False
         task.cancelled = True
         if task.attempt is not None:
-            task.attempt.stop(task.description.grace_s)
+            task.attempt.stop(self._grace_s(task))
         return True
 
     def take_over(
@@ -125,7 +125,7 @@ class LocalWorld(LiveWorld[Task]):
         else:
             task.attempt.set_gate(self._gate(task))
             if task.stopping or task.cancelled:
-                task.attempt.stop(task.description.grace_s)
+                task.attempt.stop(self._grace_s(task))
 
     def attempt(self, job_id: str, number: int) -> Attempt:
         """The attempt of that number: its folder is all there is to it."""
@@ -144,7 +144,7 @@ class LocalWorld(LiveWorld[Task]):
                     task = self.tasks[decision.job]
                     task.stopping = True
                     if task.attempt is not None:
-                        task.attempt.stop(task.description.grace_s)
+                        task.attempt.stop(self._grace_s(task))
                 case SetGate():
                     task = self.tasks[decision.job]
                     task.gate = decision.gate
@@ -249,9 +249,12 @@ class LocalWorld(LiveWorld[Task]):
             "env": {**description.env, **own, "WEFT_PROGRESS_SOCKET": str(attempt.folder.resolve() / "p.sock")},
             "ranks": ranks(self.cluster, task.gpus, description.per_rank),
             "iterations": description.iterations,
-            "grace_s": description.grace_s,
+            "grace_s": self._grace_s(task),
             "gate": self._gate(task),
         }
+
+    def _grace_s(self, task: Task) -> float:
+        return min(task.description.grace_s, self.bounds.grace_s)
 
     def _gate(self, task: Task) -> dict[str, float] | None:
         """A gate by the machine's clock, for the beginning of an iteration; its task comes `offset` later."""
@@ -276,9 +279,9 @@ class LocalWorld(LiveWorld[Task]):
         if kept > task.saved:
             task.faults = replace(task.faults, others=0)
         verdict = judge(
-            ended.how, task.faults, task.description.restarts, done=done(ended, progress, task.description),
-            own=ended.own, stopping=task.stopping, cancelled=task.cancelled,
-            ran_s=now - task.started_s if task.running else 0.0,
+            ended.how, task.faults, min(task.description.restarts, self.bounds.restarts),
+            done=done(ended, progress, task.description), own=ended.own, stopping=task.stopping,
+            cancelled=task.cancelled, ran_s=now - task.started_s if task.running else 0.0,
         )  # fmt: skip
         task.saved = task.seen = max(task.saved, kept)
         task.attempt, job_id = None, task.job.id

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from weft.errors import InputError
@@ -71,3 +74,29 @@ def _kind(path: Path, mounts: str) -> str:
         if (str(path) + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best):
             best, kind = point, after.split()[0]
     return kind
+
+
+def remove_old(jobs: Path, present: Mapping[str, int], before_s: float) -> int:
+    """Remove the folders of attempts that have ended, and in which nothing has changed since; returns how many. What
+    users have put there may be removed by others meanwhile, or may not let itself be removed."""
+    removed = 0
+    for job in _listed(jobs):
+        for attempt in _listed(job):
+            if attempt.name != str(present.get(job.name, 0)) and _changed_s(attempt) < before_s:
+                shutil.rmtree(attempt, ignore_errors=True)
+                removed += 1
+        with suppress(OSError):
+            job.rmdir()  # empty now
+    return removed
+
+
+def _listed(folder: Path) -> list[Path]:
+    with suppress(OSError):
+        return [entry for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink()]
+    return []
+
+
+def _changed_s(attempt: Path) -> float:
+    with suppress(OSError):
+        return max(entry.lstat().st_mtime for entry in (attempt, *attempt.iterdir()))
+    return float("inf")

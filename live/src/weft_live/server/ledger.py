@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -286,22 +286,43 @@ class Ledger:
         small: dict[str, Any] = json.loads(row[0])
         if "jobs" in small["table"]:  # as version 1 wrote it; the first `keep` writes everything anew
             return small
-        jobs = {job: json.loads(state) for job, state in self._db.execute("SELECT id, state FROM core_jobs")}
-        profiles = [
-            json.loads(state) for (state,) in self._db.execute("SELECT state FROM core_profiles ORDER BY number")
-        ]
-        return assembled(small, jobs, profiles)
+        rows = self._db.execute("SELECT id, state FROM core_jobs").fetchall()
+        profiles = self._db.execute("SELECT state FROM core_profiles ORDER BY number").fetchall()
+        jobs = dict(zip((job for job, _ in rows), _values(state for _, state in rows), strict=True))
+        return assembled(small, jobs, _values(state for (state,) in profiles))
 
-    def jobs(self) -> list[JobRow]:
-        """All jobs, in order of submission."""
+    def jobs(self, *, ended: bool = True) -> list[JobRow]:
+        """All jobs, in order of submission, or only those that have not ended."""
         rows = self._db.execute(
             "SELECT number, id, submit_s, description, cancelled, status, end_s, run_s, iterations, reason FROM jobs "
-            "ORDER BY number"
+            "WHERE ? OR status = '' ORDER BY number",
+            (ended,),
         ).fetchall()
         return [
-            JobRow._make((*r[:3], Description.from_json(json.loads(r[3])), bool(r[4]), *r[5:9], read_why(r[9])))
-            for r in rows
+            JobRow._make((*r[:3], Description.known(said), bool(r[4]), *r[5:9], read_why(r[9])))
+            for r, said in zip(rows, _values(r[3] for r in rows), strict=True)
         ]
+
+    def check(self) -> list[str]:
+        """What is wrong with it, if something is."""
+        try:
+            found = [said for (said,) in self._db.execute("PRAGMA integrity_check(10)") if said != "ok"]
+            jobs = dict(self._db.execute("SELECT id, status FROM jobs"))
+            for table in ("decisions", "events"):
+                rows = self._db.execute(f"SELECT DISTINCT job FROM {table} WHERE job NOT IN (SELECT id FROM jobs)")
+                found += [f"{table}: of a job {job}, which was never submitted" for (job,) in rows]
+            for job, said in self._db.execute("SELECT id, description FROM jobs"):
+                try:
+                    Description.from_json(json.loads(said))
+                except (InputError, ValueError, TypeError) as error:
+                    found.append(f"jobs: {job}: {error}")
+            for record in (self.core() or {"table": {"jobs": []}})["table"]["jobs"]:
+                job = record["job"]["id"]
+                if jobs.get(job) != "":
+                    found.append(f"core_jobs: {job} has not ended, but {jobs.get(job) or 'unknown'} to the jobs")
+        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            return [f"cannot be read: {error}"]
+        return found
 
     def next_number(self) -> int:
         """The number that the next job will have."""
@@ -332,6 +353,12 @@ class Ledger:
             "SELECT time_s, job, kind, reason FROM events WHERE job = ? ORDER BY number", (job_id,)
         ).fetchall()
         return [EventRow(at_s, job, kind, read_why(said)) for at_s, job, kind, said in rows]
+
+
+def _values(texts: Iterable[str]) -> list[Any]:
+    """Read together: one by one, thousands take longer than a user likes to wait."""
+    values: list[Any] = json.loads(f"[{','.join(texts)}]")
+    return values
 
 
 def _gpus(decision: Decision) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InputError
-from weft.model.reason import Why, because, code_of, read_why, speak
+from weft.model.reason import Reason, Why, because, code_of, read_why, speak
 from weft.results.explain import Explanation, Line, decision_line, gpus_in_words, no_such_job, servers_of, where
 from weft_live.attempt import Attempt
 from weft_live.clock import Clock
@@ -26,9 +26,8 @@ def queue(folder: Path, ledger: Ledger, *, ended: bool = False) -> list[dict[str
     clock = ledger.meta("clock")
     now = Clock(**clock).now() if clock else 0.0
     rows = []
-    for row in ledger.jobs():
-        if row.status and not ended:
-            continue
+    here = _Here(folder, ledger, table, now)
+    for row in ledger.jobs(ended=ended):
         said, record = row.description, live.get(row.id)
         known: dict[str, Any] = {
             "job": row.id,
@@ -45,7 +44,7 @@ def queue(folder: Path, ledger: Ledger, *, ended: bool = False) -> list[dict[str
             "code": code_of(row.why),
         }
         if not row.status:
-            known |= _present(folder, ledger, row.id, record, table, now)
+            known |= here.present(row.id, record)
         rows.append(known)
     return rows + [_refused(key, words) for key, (words, _) in ledger.meta("refused", {}).items()]
 
@@ -66,22 +65,51 @@ def _refused(key: str, words: str) -> dict[str, Any]:
     }
 
 
-def _present(
-    folder: Path, ledger: Ledger, job_id: str, record: dict[str, Any] | None, table: dict[str, Any], now: float
-) -> dict[str, Any]:
-    """Where a job that has not ended stands."""
-    if record is None:
-        return {"reason": "not yet considered", "code": "live.new"}
-    done = record["saved_iterations"]
-    if record["status"] == "waiting":
-        waited = now - record["waiting_since_s"]
-        why = read_why(record.get("barred") or "") or waits_for(job_id, table)
-        told = {"reason": speak(why), "code": code_of(why)}
-        return {"waited_s": waited, "ran_s": record["run_s"], "done": done, **told}
-    attempt = Attempt(Path(ledger.meta("jobs_folder", str(folder / "jobs"))) / job_id / str(ledger.starts(job_id)))
-    ran = record["run_s"] + (now - record["started_s"] if record["started_s"] is not None else 0.0)
-    where = servers_of(record["gpus"], ledger.meta("cluster", []))
-    return {"where": where, "ran_s": ran, "done": max(done, attempt.progress().step)}
+class _Here:
+    """What is read once for all jobs that have not ended."""
+
+    def __init__(self, folder: Path, ledger: Ledger, table: dict[str, Any], now: float) -> None:
+        self._ledger, self._table, self._now = ledger, table, now
+        self._folder = Path(ledger.meta("jobs_folder", str(folder / "jobs")))
+        self._servers = ledger.meta("cluster", [])
+        self._down: dict[str, str] = ledger.meta("down", {})
+        self._told: dict[tuple[str, str], dict[str, str]] = {}
+
+    def present(self, job_id: str, record: dict[str, Any] | None) -> dict[str, Any]:
+        """Where a job stands."""
+        if record is None:
+            return {"reason": "not yet considered", "code": "live.new"}
+        done = record["saved_iterations"]
+        if record["status"] == "waiting":
+            waited = self._now - record["waiting_since_s"]
+            return {"waited_s": waited, "ran_s": record["run_s"], "done": done, **self._waits(job_id, record)}
+        attempt = Attempt(self._folder / job_id / str(self._ledger.starts(job_id)))
+        ran = record["run_s"] + (self._now - record["started_s"] if record["started_s"] is not None else 0.0)
+        where = servers_of(record["gpus"], self._servers)
+        return {"where": where, "ran_s": ran, "done": max(done, attempt.progress().step)}
+
+    def _waits(self, job_id: str, record: dict[str, Any]) -> dict[str, str]:
+        """Why it waits; thousands wait for the same."""
+        barred, held = record.get("barred") or "", self._table["held"].get(job_id, "")
+        if (barred, held) not in self._told:
+            why = read_why(barred) or waits_for(job_id, self._table)
+            if isinstance(why, Reason) and why.code == "weft.no-room":
+                why = self._short(why)
+            self._told[barred, held] = {"reason": speak(why), "code": code_of(why)}
+        return self._told[barred, held]
+
+    def _short(self, why: Reason) -> Reason:
+        """How many GPUs are free, and which servers cannot be used."""
+        down = {name for name in self._servers if name in self._down}
+        taken = sum(len(record["gpus"]) for record in self._table["jobs"])
+        free = sum(name not in down for name in self._servers) - taken
+        nodes = tuple(f"{name}: {speak(read_why(self._down[name]))}" for name in sorted(down))
+        return because("live.short", gpus=why["gpus"], free=max(free, 0), there=why["there"], down=nodes)
+
+
+def servers_down(ledger: Ledger) -> dict[str, str]:
+    """Servers that cannot be used, and why."""
+    return {name: speak(read_why(said)) for name, said in ledger.meta("down", {}).items()}
 
 
 def waits_for(job_id: str, table: dict[str, Any]) -> Why:

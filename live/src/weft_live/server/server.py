@@ -21,16 +21,17 @@ from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.plan import Decision, Placement
-from weft.model.reason import because, speak
+from weft.model.reason import Why, because, speak, written
 from weft.model.view import Spread
 from weft.network.estimates import Estimates
 from weft_live.attempt import Attempt
 from weft_live.clock import Clock
 from weft_live.description import Description, unread
+from weft_live.ending import BOUNDS, Bounds
 from weft_live.engine import Engine, Site
 from weft_live.server.control import Control
 from weft_live.server.durable import Durable
-from weft_live.server.folders import own, refuse_network
+from weft_live.server.folders import own, refuse_network, remove_old
 from weft_live.server.ledger import JobRow, Ledger
 from weft_live.server.listing import write_trace
 from weft_live.server.profiles import Profiles
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 2000  # attempts whose speed the next server reads again
 _RECORD_S = 5.0  # the trace is written again no more often than this
+_TIDY_S = 600.0  # folders of old attempts are looked for no more often than this
 _NOTIFY_S = 1.0  # systemd is told that all is well no more often than this
 Say = Callable[[str], None]
 
@@ -68,13 +70,15 @@ class Server:
         say: Say = print,
         chosen: dict[str, Any] | None = None,
         estimates: Estimates | None = None,
+        bounds: Bounds = BOUNDS,
     ) -> None:
         self.folder, self.cluster, self.stack, self.dry_run, self.say = folder, cluster, stack, dry_run, say
         self.record, self.engine = record, engine
         self.needs = stack.needs
         self.profiles = Profiles(cluster, self.engine.profile_folders)
-        self._next_record_s = self._next_notify = 0.0
+        self._next_record_s = self._next_notify = self._next_tidy_s = 0.0
         self._closed = False
+        self._down: dict[int, Why] = {}  # as the ledger has it
         if estimates is not None and stack.interleave.shifts:
             estimates.check_traffic()  # told now, not when the first jobs are to be shifted
         with ExitStack() as open_now:
@@ -92,7 +96,7 @@ class Server:
             open_now.callback(self.world.close)
             if estimates is not None:
                 self.world.speeds.alone = estimates
-            self.world.alive = self._alive
+            self.world.alive, self.world.bounds = self._alive, bounds
             self.durable = Durable(self.world, self.ledger, lambda job_id: self.world.outcomes.get(job_id, ""))
             self._write_trace()  # a path that cannot be written is told now, not in the morning
             if saved is None:
@@ -102,6 +106,7 @@ class Server:
             self.durable.core = self.core
             self.ledger.void_after(self.core.cycle)
             self.ledger.set_meta("chosen", chosen)
+            self.ledger.set_meta("down", {})
             self.metrics_server: MetricsServer | None = None
             if metrics is not None:
                 self._serve_metrics(metrics, open_now)
@@ -233,12 +238,23 @@ class Server:
 
     def _after_cycle(self, now: float, core: Core) -> None:
         self.durable.keep()
+        if self.world.down != self._down:
+            self._down = dict(self.world.down)
+            down = {self.cluster.servers[server].name: written(why) for server, why in self._down.items()}
+            self.ledger.set_meta("down", down)
+        if now >= self._next_tidy_s:
+            self._next_tidy_s = now + _TIDY_S
+            remove_old(self.engine.jobs_folder(self.folder), self._attempts(), time.time() - self.world.bounds.keep_s)
         if now >= self._next_record_s:
             self._next_record_s = now + _RECORD_S
             try:
                 self._write_trace()
             except InputError as error:  # a full disk there is no reason to leave the cluster alone
                 self.say(str(error))
+
+    def _attempts(self) -> dict[str, int]:
+        """The present attempt of every job that has not ended."""
+        return {job_id: self.ledger.starts(job_id) for job_id in self.core.table.running}
 
     def _alive(self) -> None:
         """The world has been looked at: systemd's watchdog may rest for a while."""
@@ -266,6 +282,7 @@ class Server:
 
         def count(events: Sequence[Event], decisions: Sequence[Decision], seconds: float) -> None:
             counted.cycle(events, decisions, seconds, self.core.view.now, self.core.table)
+            counted.down.set(len(self.world.down))
 
         self.durable.on_decided = count
 

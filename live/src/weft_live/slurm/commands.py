@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from weft.errors import InputError
@@ -83,6 +84,13 @@ class Slurm:
         """What `scontrol show config` lists."""
         text = self._ask("scontrol", "show", "config")
         return dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", text, re.MULTILINE))
+
+    def up_s(self, ahead_s: float) -> float:
+        """How long the controller, which is as far ahead of this machine, has been up; a year if it does not say."""
+        with suppress(ValueError, OverflowError):
+            began = time.strptime(self.config().get("BOOT_TIME", ""), "%Y-%m-%dT%H:%M:%S")
+            return time.time() + ahead_s - time.mktime(began)
+        return 365 * 86400.0
 
     def qos(self) -> str:
         """Every QOS with its limits and priority, as the controller has them; none where there is no accounting."""

@@ -18,8 +18,9 @@ from weft_live.slurm.commands import Slurm, Unreachable
 from weft_live.slurm.intake import Intake
 from weft_live.slurm.notes import refuse_folder, refuse_giving, refuse_hook
 from weft_live.slurm.priority import read_standing
-from weft_live.slurm.reconcile import Look, Phase, Task, look
+from weft_live.slurm.reconcile import look
 from weft_live.slurm.records import Record
+from weft_live.slurm.states import Look, Runs, Task, Waits
 from weft_live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster
 from weft_live.slurm.world import SlurmWorld
 
@@ -110,8 +111,8 @@ class DrySlurmWorld(SlurmWorld):
 
     def judge(self, task: Task, record: Record | None, now: float) -> Look:
         """What the real job does matters only when it is over."""
-        seen = look(task, record, now) if record is None or record.ended else Look()
-        return Look(seen.what, seen.why)
+        seen = look(task, record, now) if record is None or record.ended else Look(task.state)
+        return Look(seen.state, seen.what, seen.why)
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """Say what would be done."""
@@ -121,12 +122,12 @@ class DrySlurmWorld(SlurmWorld):
             task = self.tasks[decision.job]
             match decision:
                 case Start():
-                    task.gpus, task.phase, task.started_s = decision.gpus, Phase.RUNNING, now
+                    task.state = Runs(self._at(task, decision.gpus), now)
                     nodes = ", ".join(f"{name}: {n}" for name, n in self.on_nodes(decision.gpus).items())
                     self.say(f"would start {decision.job} on {nodes}: {speak(decision.reason)}")
                     events.append(Started(now, decision.job))
                 case Stop():
-                    task.phase, task.started_s = Phase.WAITING, None
+                    task.state = Waits(now, 0.0)
                     self.say(f"would stop {decision.job}: {speak(decision.reason)}")
                     events.append(Stopped(now, decision.job, task.saved, decision.reason))
                 case SetGate():

@@ -15,8 +15,9 @@ from weft.network.topologies.hostlist import compress
 from weft_live.slurm.commands import Ended, Slurm, Unreachable
 from weft_live.slurm.notes import Mark, Why
 from weft_live.slurm.priority import Standing, read_standing
-from weft_live.slurm.reconcile import Do, Pin
+from weft_live.slurm.reconcile import FORGET_S
 from weft_live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
+from weft_live.slurm.states import Do, Pin, Sent, Task
 
 _CLOCK_S = 60.0  # seconds between looks at the controller's clock
 _STANDING_S = 30.0  # seconds between looks at QOS and fair shares, which Slurm computes anew every few minutes
@@ -49,6 +50,20 @@ class Command:
             f"NumTasks={pin.tasks}{even} TresPerJob= TresPerTask= TresPerNode=gres:gpu:{pin.gpus_per_node} "
             f"{cpus}{'StartTime=now ' if self.begin else ''}AdminComment={pin.note}"
         )
+
+
+def placing(task: Task, record: Record | None, ahead_s: float, now: float) -> Command:
+    """The command that sends a placement. A job that Slurm has put off is told that it may start now, by this machine's
+    clock. If that is ahead of the controller's, only a job that has been put off is told so, and it starts later by the
+    difference."""
+    state, behind_s = task.state, max(0.0, -ahead_s)
+    assert isinstance(state, Sent)
+    put_off = record is None or record.begin_s > time.time() + ahead_s
+    task.behind_s = behind_s if put_off else 0.0
+    pin = state.at.pin
+    if record is not None:  # so that a start which is forgotten can be told from a requeue
+        pin = replace(pin, note=f"{pin.note},requeued={record.restarts}")
+    return Command(Do.UPDATE, task.key, pin, go=now >= state.ready_s, begin=put_off or not behind_s)
 
 
 @dataclass(frozen=True)
@@ -234,7 +249,8 @@ class Hands:
                 pin = waiting.get(record.key)
                 if pin is not None and record.pending and record.held and pin.holds(record):
                     releases.append(Command(Do.RELEASE, record.key))
-        self._tell(releases)
+        if releases and self._slurm.up_s(self._ahead_s) >= FORGET_S:  # else nodes may run what it has forgotten
+            self._tell(releases)
 
     def _tell(self, batch: list[Command]) -> None:
         for line in self._slurm.scontrol([one.line() for one in batch]).splitlines():

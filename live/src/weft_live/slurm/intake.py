@@ -17,9 +17,9 @@ from weft_live.server.ledger import Ledger
 from weft_live.server.profiles import Reading
 from weft_live.slurm.hands import Snapshot
 from weft_live.slurm.notes import foreign
-from weft_live.slurm.reconcile import Task
 from weft_live.slurm.records import Node, Record
 from weft_live.slurm.request import describe, on_fewest_nodes
+from weft_live.slurm.states import Task
 from weft_live.slurm.world import SlurmWorld
 
 _TOGETHER_S = 2.0  # seconds to wait for the models of jobs that came together

@@ -2,6 +2,7 @@
 -- WEFT_DESCRIPTION (sbatch --export=ALL,WEFT_DESCRIPTION='model=resnet50 iterations=1000') goes into its comment.
 -- Everything else passes untouched. Keep your own rules: call these two functions from yours.
 
+local version = "@VERSION@"         -- of the weft that has written this
 local partitions = { @PARTITIONS@ }  -- empty: all
 local owners = { @OWNERS@ }          -- who may release jobs: those who run weft
 local keys = { @KEYS@ }
@@ -183,6 +184,10 @@ function slurm_job_submit(job, part_list, submit_uid)
     if wrong ~= nil then
         slurm.log_user("weft does not know '%s'; a description has the words: %s", wrong, table.concat(keys, ", "))
         return slurm.ERROR
+    end
+    -- Newer versions show the number of nodes that they guess, as if the user had said it.
+    if number(job.max_nodes, slurm.NO_VAL) == nil and job.tres_per_job ~= nil and not string.find(told or "", "nodes=") then
+        job.comment = (job.comment ~= nil and job.comment .. " " or "") .. "weft: nodes=any"
     end
     if job.priority == 0 then job.comment = with_hold(job.comment) end
     job.priority = 0

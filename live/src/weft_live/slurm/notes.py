@@ -28,11 +28,12 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
+from weft import __version__
 from weft.errors import InputError
 from weft_live.clock import Clock
 from weft_live.description import Description
-from weft_live.slurm.reconcile import Phase, Task
 from weft_live.slurm.records import HOLD_WORD, Record
+from weft_live.slurm.states import Pauses, Task, Waits
 
 _FOREIGN = re.compile(r"weft:job=\S*,since=(\d{1,12}\.\d{1,9}),dir=([^\s,]+)")
 _OWNERS = re.compile(r"^local owners = \{([^}]*)\}", re.MULTILINE)
@@ -132,7 +133,14 @@ def refuse_hook(config: Mapping[str, str]) -> None:
         )
     file = Path(config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent / "job_submit.lua"
     with suppress(OSError):
-        told = _OWNERS.search(file.read_text(encoding="utf-8", errors="replace"))
+        text = file.read_text(encoding="utf-8", errors="replace")
+        version = re.search(r'^local version = "([^"]*)"', text, re.MULTILINE)
+        told = _OWNERS.search(text)
+        if told and (version is None or version[1] != __version__):
+            raise InputError(
+                f"{file}: written by weft {version[1] if version else '0.0'}, not {__version__}; write it again "
+                "with weft serve --setup, and scontrol reconfigure"
+            )
         if told and str(os.geteuid()) not in re.findall(r"\d+", told[1]):
             raise InputError(
                 f"{file}: does not let uid {os.geteuid()} release jobs, so weft could start none; write it again with "
@@ -200,9 +208,9 @@ class Telling:
         wanted = {
             task.key: f"waits: {why(job_id)}"
             for job_id, task in part
-            if task.phase is Phase.WAITING
+            if isinstance(task.state, Waits)
             and not task.cancelled
-            and (task.barred_s is not None or now - task.since_s > _PATIENT_S)
+            and (isinstance(task.state, Pauses) or now - task.state.since_s > _PATIENT_S)
         }
         wanted |= {key: f"stays held: {words}" for key, words in refused.items()}
         return self.due(wanted, records, now)

@@ -1,332 +1,295 @@
-"""What to do about one job, and what has become of it: compares a decision with what Slurm says now, without any I/O.
+"""What to do about one job, and what has become of it: a decision and what Slurm says now, without any I/O.
 
 Slurm is never told a sequence of steps and trusted to have taken them. At every look the job is compared with what it
 should be, and at most one command follows: so it does not matter which commands were lost, or by whom they were sent.
-
-| the job should | Slurm says | then |
-|---|---|---|
-| wait | pending, held | nothing |
-| wait | pending, not held | hold |
-| wait | running (nobody decided that) | requeue and hold |
-| start | pending, held, not yet pinned to its nodes | update, less and less often; after a while it has failed |
-| start | pending, held, pinned as decided | release, but not within a second of its last end |
-| start | pending, released, and its controller has forgotten the placement | hold |
-| start | running, and its controller has forgotten the placement | requeue and hold, then the start has failed |
-| start | over, and its controller had forgotten the placement | it is started again, unless it has finished |
-| start | pending, released | wait as long as Slurm's reason deserves (below); then hold, and the job is barred |
-| start | pending, for a reason that does not go away | hold, then Slurm has refused it |
-| start | pending, and one of its nodes is lost or drained | hold, then the start has failed |
-| start | running | it has started |
-| start | held, though it had been released: its controller has forgotten it | release, but not within ten seconds |
-| run | pending, and its controller has forgotten that it ran | hold, then it has stopped; no release for ten seconds |
-| run | pending (Slurm requeued it: a node was lost, an administrator) | hold, then it has stopped |
-| run | pending, requeued and held by somebody else | it has stopped, and waits until it is released |
-| stop | running | requeue and hold; a job that asked for a grace is warned by a signal first |
-| stop | over, having been warned | it has left by itself: requeue and hold |
-| stop | pending, held | it has stopped |
-| be cancelled | pending, running | cancel |
-| any | over | finished, failed or cancelled; a failed one that may start again is requeued, and will be found stopped |
-
-A job whose processes are still being ended holds its GPUs: nothing is said of it until they are gone.
+`TABLE` has a row for every state and a column for everything that Slurm may say. A job whose processes are still being
+ended holds its GPUs: nothing is said of it until they are gone.
 
 Slurm knows of more than GPUs: cores, memory, licences, limits of users, accounts and QOS, reservations. weft leaves all
-of that to Slurm, and learns from the reasons that Slurm gives only how long to wait.
+of that to Slurm, and learns from the reasons that Slurm gives only how long to wait (patience.py).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
+from typing import Final
 
-from weft.model.job import Job
-from weft.model.plan import Gate, Placement
 from weft.model.reason import Reason, Why, because, both
-from weft_live.description import Description
-from weft_live.ending import NONE, Becomes, Faults, Verdict, judge
-from weft_live.measured import Doubts
+from weft_live.ending import Becomes, Verdict, judge
+from weft_live.slurm import patience
 from weft_live.slurm.records import Record
+from weft_live.slurm.states import (
+    At,
+    Do,
+    Ends,
+    GivesUp,
+    LetGo,
+    Look,
+    Over,
+    Pauses,
+    Runs,
+    Sent,
+    Starts,
+    State,
+    Stops,
+    Task,
+    Waits,
+    Warned,
+    What,
+)
 from weft_live.words import exited
 
 TRY_S = (0.2, 10.0)  # seconds before an update that did not take is sent again: at first, doubling, and at most
+PAUSE_S = (2.0, 120.0)  # seconds before a job that was barred is tried again: at first, doubling, and at most
+EARLIER = 0.25  # part of its pause after which a job is tried again if another one has ended meanwhile
 FORGET_S = 10.0  # seconds until nodes have told a restarted controller what they run, and it has ended what it forgot
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
+GONE = 3  # looks without a trace of a job before it is believed to be gone
 USER_HOLDS = because("slurm.user-holds")
 FORGOTTEN = because("slurm.forgot-placement")
 FORGOTTEN_RUN = because("slurm.forgot-run")
-GONE = 3  # looks without a trace of a job before it is believed to be gone
 
 
-class Phase(Enum):
-    """What the core believes and wants."""
+class Says(Enum):
+    """What Slurm says of a job."""
 
-    WAITING = "wait"
-    STARTING = "start"
-    RUNNING = "run"
-    STOPPING = "stop"
+    GONE = "does not know it"
+    LEAVES = "its processes are being ended"
+    ENDED = "it is over"
+    RUNS = "it has nodes"
+    HELD = "it is pending, and held"
+    FREE = "it is pending, and not held"
+    ODD = "something else"
 
-
-class Do(Enum):
-    """What Slurm is to be told."""
-
-    NOTHING = ""
-    HOLD = "hold"
-    UPDATE = "update"
-    RELEASE = "release"
-    REQUEUE = "requeuehold Incomplete"  # not a job that has ended meanwhile: it would run again
-    REVIVE = "requeuehold"
-    CANCEL = "scancel"  # a command of its own
-    WARN = "scancel --signal"  # another one: the job is to save its state and leave
-
-
-class What(Enum):
-    """What has become of the job."""
-
-    NOTHING = ""
-    STARTED = "started"
-    FAILED = "failed to start"
-    BARRED = "cannot start now"
-    REFUSED = "refused by Slurm"
-    STOPPED = "stopped"
-    HELD = "held by somebody else"
-    FINISHED = "finished"
-    OVER = "over"
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """Where a job is to run, in Slurm's terms, and what its tasks are told (`note`, in its AdminComment)."""
-
-    nodes: tuple[str, ...]
-    gpus_per_node: int
-    tasks: int
-    note: str
-    cpus_per_node: int = 1
-
-    def holds(self, record: Record) -> bool:
-        """Whether the job is pinned so."""
-        return (
-            record.required == frozenset(self.nodes)
-            and record.gpus_per_node == self.gpus_per_node
-            and not (record.gpus_per_job or record.gpus_per_task)  # beside a number per node Slurm miscounts them
-            and _REQUEUED.sub("", record.admin_comment) == _REQUEUED.sub("", self.note)
-        )  # the number of nodes proves nothing: Slurm shows an old one for a job that was requeued
-
-    def told(self, record: Record) -> bool:
-        """Whether the job has the note of this start. A controller that was killed comes back with jobs as it last
-        saved them, and a release may reach a job whose placement it has forgotten."""
-        return _start_of(record.admin_comment) == _start_of(self.note)
-
-
-def _start_of(note: str) -> str:
-    """The words of a note that say which start it is about."""
-    return note.partition(",resume=")[0]
-
-
-_REQUEUED = re.compile(r",requeued=(\d{1,9})$")  # what a note says of how often Slurm had requeued the job before
-
-
-@dataclass
-class Task:
-    """A job that has not ended, as weft wants it."""
-
-    job: Job
-    description: Description
-    key: str  # Slurm's name for it
-    phase: Phase = Phase.WAITING
-    saved: int = 0  # iterations kept from earlier attempts
-    faults: Faults = NONE
-    priority: int | None = None  # as the core knows it; None: it has not been looked at
-    vain: int = 0  # starts in a row that Slurm refused
-    bars: int = 0  # times in a row that it was barred
-    barred_s: float | None = None  # since when it is
-    pause_until_s: float = 0.0  # it failed, and is not started again before
-    starts: int = 0  # attempts so far; also the number of the present one
-    gpus: Placement = ()
-    pin: Pin | None = None
-    gate: Gate | None = None
-    cancelled: bool = False  # by weft cancel
-    since_s: float = 0.0  # when its present phase began
-    left_s: float = -1e9  # when it last left its nodes
-    pause_s: float = AGAIN_S  # how long after that it may be released again
-    let_go: bool = False  # it has been released in this start
-    started_s: float | None = None
-    seen: int = 0  # iterations reported to policies: they never become fewer
-    tries: int = 0  # updates of this start
-    try_s: float = 0.0  # when the next one is due
-    giving_up: Why = ""  # why this start will have failed, as soon as the job is held again
-    given_up_as: What = What.FAILED
-    reason: str = ""  # why Slurm does not start it
-    reason_s: float = 0.0  # since when
-    behind_s: float = 0.0  # by how much the controller's clock was behind when Slurm was told that it may start
-    evaluated_s: float = 0.0  # when Slurm first thought of starting it, by its own clock
-    user_hold: bool = False  # its user holds it
-    to_mark: bool = False  # somebody has requeued and held it: its comment is to say so
-    marked_s: float = -1e9  # when that was last asked for
-    missing: int = 0  # looks at which Slurm did not know it
-    told: str = ""  # what Slurm last complained about
-    ending: Why = ""  # why this attempt is ending, where it was not asked to
-    verdict: Verdict | None = None  # of an attempt that failed, and is to be started again
-    doubts: Doubts = field(default_factory=Doubts)  # what has been learned about this start
-    warned_s: float | None = None  # when it was told that it will be stopped
-    reported: int = -1  # iterations that this attempt has reported; -1: it reports nothing
-
-    @property
-    def grace_s(self) -> float:
-        """Seconds that it asks for between a warning and its stop; 0 if it does not."""
-        return float(self.description.env.get("grace_s", "0"))
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """The outcome of a look: what happened (before the rest), and what to tell Slurm."""
-
-    what: tuple[What, ...] = ()
-    why: Why = ""
-    do: Do = Do.NOTHING
+    @classmethod
+    def of(cls, record: Record | None) -> Says:
+        """Which of these a record is."""
+        if record is None:
+            return cls.GONE
+        if record.completing and (record.ended or record.pending):
+            return cls.LEAVES
+        if record.ended or record.running:
+            return cls.ENDED if record.ended else cls.RUNS
+        if not record.pending:
+            return cls.ODD
+        return cls.HELD if record.held else cls.FREE
 
 
 def look(task: Task, record: Record | None, now: float) -> Look:
-    """The table above. Changes nothing but the task's own counters."""
+    """What follows from the job's state and from what Slurm says. Changes nothing."""
+    says = Says.of(record)
     if record is None:
         return _missing(task)
-    task.missing = 0
-    if record.completing and (record.ended or record.pending):
-        return Look()
-    if record.ended:
-        return _ended(task, record, now)
-    if task.cancelled:
-        return Look(do=Do.CANCEL)
-    match task.phase:
-        case Phase.WAITING:
-            if record.running:
-                return Look(do=Do.REQUEUE)
-            return Look(do=Do.NOTHING if record.held else Do.HOLD)
-        case Phase.STARTING:
-            return _starting(task, record, now)
-        case Phase.RUNNING if record.pending and _forgotten(task, record):
-            task.ending, task.pause_s = task.ending or FORGOTTEN_RUN, FORGET_S
-            return Look((What.STOPPED,), task.ending) if record.held else Look(do=Do.HOLD)
-        case Phase.RUNNING if record.pending:
-            task.pause_s = AGAIN_S
-            if record.held and "requeued in held" in record.description.replace("_", " ") and not task.ending:
-                return Look((What.STOPPED, What.HELD), because("slurm.requeued-by-others"))
-            task.ending = task.ending or because("slurm.requeued", said=record.reason or "no reason given")
-            return Look((What.STOPPED,), task.ending) if record.held else Look(do=Do.HOLD)
-        case Phase.STOPPING:
-            if record.running:
-                return Look(do=stop(task, now))
-            task.pause_s = FORGET_S if _forgotten(task, record) else AGAIN_S
-            return Look((What.STOPPED,), because("live.stopped")) if record.held else Look(do=Do.HOLD)
-        case _:
-            return Look()
+    if task.cancelled and says in (Says.RUNS, Says.HELD, Says.FREE, Says.ODD):
+        return Look(task.state, do=Do.CANCEL)
+    return TABLE[type(task.state)][says](task, record, now)
 
 
-def _forgotten(task: Task, record: Record) -> bool:
-    """Whether a job that ran is pending as it was before its start, and not because somebody has requeued it: a
-    controller that was killed has come back with what it last saved. Its processes run until its nodes tell of them."""
-    if task.pin is None or not task.pin.told(record):
-        return task.pin is not None
-    before = _REQUEUED.search(record.admin_comment)
-    return before is not None and record.restarts <= int(before[1])
+def pauses(task: Task, now: float, ready_s: float) -> Pauses:
+    """A job that cannot start now, by how often in a row that was so."""
+    first_s, most_s = PAUSE_S
+    pause_s = min(first_s * 2 ** min(task.bars, 30), most_s)
+    return Pauses(now, ready_s, now + pause_s, now + EARLIER * pause_s)
 
 
-def stop(task: Task, now: float) -> Do:
-    """How a running job is stopped now: one that asked for a grace is warned first, and left alone until it is over."""
-    if not task.grace_s:
-        return Do.REQUEUE
-    if task.warned_s is None:
-        task.warned_s = now
-        return Do.WARN
-    return Do.REQUEUE if now - task.warned_s >= task.grace_s else Do.NOTHING
+def _nothing(task: Task, record: Record, now: float) -> Look:
+    return Look(task.state)
 
 
-def _starting(task: Task, record: Record, now: float) -> Look:
-    told = task.pin is None or task.pin.told(record)
-    if record.running:
-        if not told:
-            task.giving_up, task.given_up_as = FORGOTTEN, What.FAILED
-            return Look(do=Do.REQUEUE)
-        if task.pin is not None and frozenset(record.nodes) != frozenset(task.pin.nodes):
-            task.giving_up = because("slurm.elsewhere", nodes=record.nodes)
-            task.given_up_as = What.REFUSED
-            return Look(do=Do.REQUEUE)
-        return Look((What.STARTED,))
-    if record.held:
-        if record.user_hold:
-            return Look((What.BARRED,), USER_HOLDS)
-        if task.giving_up:
-            return Look((task.given_up_as,), task.giving_up)
-        if task.let_go:  # it may have started, and run
-            task.let_go, task.left_s, task.pause_s = False, now, FORGET_S
-        if task.pin is not None and task.pin.holds(record):
-            task.let_go = now - task.left_s >= task.pause_s
-            return Look(do=Do.RELEASE if task.let_go else Do.NOTHING)
-        return _update(task, now)
-    if task.giving_up or not told:
-        return Look(do=Do.HOLD)
-    task.let_go = True
-    if patience_s(record.reason) != patience_s(task.reason):
-        task.reason_s = now
-    task.reason = record.reason
-    task.evaluated_s = task.evaluated_s or record.evaluated_s
-    patience = patience_s(task.reason) + (task.behind_s if task.reason == _PUT_OFF else 0.0)
-    considered = task.reason in ("", "None") and record.evaluated_s - task.evaluated_s > SCARCE_S
-    if considered or now - task.reason_s > patience or now - task.since_s > PATIENCE_S + task.behind_s:
-        task.given_up_as = What.REFUSED if never(task.reason) else What.BARRED
-        task.giving_up = why(task.reason, task.pin.nodes if task.pin else ())
-        return Look(do=Do.HOLD)
-    return Look()
+def _hold(task: Task, record: Record, now: float) -> Look:
+    return Look(task.state, do=Do.HOLD)
 
 
-def _update(task: Task, now: float) -> Look:
-    """Tell Slurm the placement, again if it has not taken it. It has refused it if it says so; else it is slow."""
-    if now - task.since_s > (SCARCE_S if task.told else PATIENCE_S):
-        if task.told:
-            return Look((What.REFUSED,), because("slurm.not-accepted", said=task.told))
-        return Look((What.BARRED,), because("slurm.slow", seconds=PATIENCE_S))
-    if now < task.try_s:
-        return Look()
-    first_s, most_s = TRY_S
-    task.try_s = now + min(first_s * 2**task.tries, most_s)
-    task.tries = min(task.tries + 1, 30)
-    return Look(do=Do.UPDATE)
-
-
-def _ended(task: Task, record: Record, now: float) -> Look:
-    """A job that is over, or to be started again."""
-    ran = (What.STARTED,) if task.phase is Phase.STARTING and record.nodes else ()
-    left = task.phase is Phase.STOPPING and task.warned_s is not None and not task.cancelled
-    if left and record.state in ("COMPLETED", "FAILED") and task.reported < task.job.iterations:
-        return Look(do=Do.REVIVE)  # it left within its grace; held by the requeue, it will be found stopped
-    forgotten = task.phase is Phase.STARTING and task.pin is not None and not task.pin.told(record)
-    if record.state == "COMPLETED" and task.phase is Phase.WAITING:
-        return Look((What.OVER,), because("slurm.unasked"))
-    if record.state == "CANCELLED":
-        return Look((*ran, What.OVER), because("live.cancelled" if task.cancelled else "slurm.cancelled"))
-    how = _how(record)
-    verdict = judge(
-        both(how, FORGOTTEN) if forgotten and record.state != "COMPLETED" else how, task.faults,
-        task.description.restarts, done=record.state == "COMPLETED", stopping=False, cancelled=task.cancelled,
-        own=record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED") and not forgotten,
-        ran_s=now - task.started_s if task.started_s is not None else 0.0,
-    )  # fmt: skip
-    if verdict.becomes is Becomes.AGAIN:  # held by the requeue, it will be found stopped
-        task.ending, task.verdict = verdict.why, verdict
-        return Look(ran, do=Do.REVIVE)
-    return Look((*ran, What.FINISHED if verdict.becomes is Becomes.FINISHED else What.OVER), verdict.why)
+def _requeue(task: Task, record: Record, now: float) -> Look:
+    return Look(task.state, do=Do.REQUEUE)
 
 
 def _missing(task: Task) -> Look:
-    task.missing += 1
+    """Slurm has no trace of it; `missing` counts such looks."""
     if task.missing < GONE:
-        return Look()
-    if task.phase in (Phase.RUNNING, Phase.STOPPING):
-        if task.reported >= task.job.iterations:
-            return Look((What.FINISHED,), because("slurm.forgot-end"))
-        return Look((What.OVER,), because("slurm.lost", step=task.reported, of=task.job.iterations))
-    return Look((What.OVER,), because("slurm.vanished"))
+        return Look(task.state)
+    if not isinstance(task.state, Runs):
+        return Look(Over(), (What.OVER,), because("slurm.vanished"))
+    if task.reported >= task.job.iterations:
+        return Look(Over(), (What.FINISHED,), because("slurm.forgot-end"))
+    return Look(Over(), (What.OVER,), because("slurm.lost", step=task.reported, of=task.job.iterations))
+
+
+# A start
+
+
+def _at(state: State) -> At:
+    assert not isinstance(state, Waits | Over)
+    return state.at
+
+
+def _give_up(task: Task, what: What, why: Why, now: float, ready_s: float) -> Look:
+    """The start has failed, and the job is held."""
+    state = pauses(task, now, ready_s) if what is What.BARRED else Waits(now, ready_s)
+    return Look(state, (what,), why)
+
+
+def _has_nodes(task: Task, record: Record, now: float) -> Look:
+    """It has started, if it is where it should be; what the controller had forgotten may still run somewhere."""
+    state = task.state
+    assert isinstance(state, Starts)
+    at = state.at
+    if not at.pin.told(record):
+        return Look(GivesUp(at, What.FAILED, FORGOTTEN, now + FORGET_S), do=Do.REQUEUE)
+    if frozenset(record.nodes) != frozenset(at.pin.nodes):
+        why = because("slurm.elsewhere", nodes=record.nodes)
+        return Look(GivesUp(at, What.REFUSED, why, max(state.ready_s, now + AGAIN_S)), do=Do.REQUEUE)
+    return Look(Runs(at, now), (What.STARTED,))
+
+
+def _send(task: Task, record: Record, now: float) -> Look:
+    """Held: released if it is pinned as decided and has long left its last nodes, else told the placement. A release
+    that was forgotten may have started it, and it may run."""
+    state = task.state
+    sent = state.sent if isinstance(state, LetGo) else state
+    assert isinstance(sent, Sent)
+    if record.user_hold:
+        return _give_up(task, What.BARRED, USER_HOLDS, now, sent.ready_s)
+    if isinstance(state, LetGo):
+        sent = replace(sent, ready_s=now + FORGET_S)
+    if sent.at.pin.holds(record):
+        if now < sent.ready_s:
+            return Look(sent)
+        return Look(LetGo(sent, "", sent.since_s, 0.0), do=Do.RELEASE)
+    if now - sent.since_s > (patience.SCARCE_S if task.told else patience.LONG_S):
+        if task.told:
+            return _give_up(task, What.REFUSED, because("slurm.not-accepted", said=task.told), now, sent.ready_s)
+        return _give_up(task, What.BARRED, because("slurm.slow", seconds=patience.LONG_S), now, sent.ready_s)
+    if now < sent.try_s:
+        return Look(sent)
+    first_s, most_s = TRY_S
+    again_s = now + min(first_s * 2 ** min(sent.tries, 30), most_s)
+    return Look(replace(sent, tries=sent.tries + 1, try_s=again_s), do=Do.UPDATE)
+
+
+def _let_go(task: Task, record: Record, now: float) -> Look:
+    """Released, and not started: waited for as long as Slurm's reason deserves."""
+    state = task.state
+    state = state if isinstance(state, LetGo) else LetGo(state, "", state.since_s, 0.0)  # type: ignore[arg-type,union-attr]
+    at, said = state.at, record.reason
+    if not at.pin.told(record):
+        return Look(task.state, do=Do.HOLD)
+    said_s = state.said_s if patience.of(said) == patience.of(state.said) else now
+    state = LetGo(state.sent, said, said_s, state.first_s or record.evaluated_s)
+    considered = said in ("", "None") and record.evaluated_s - state.first_s > patience.SCARCE_S
+    limit_s = patience.of(said) + (task.behind_s if said == patience.PUT_OFF else 0.0)
+    if considered or now - said_s > limit_s or now - state.sent.since_s > patience.LONG_S + task.behind_s:
+        what = What.REFUSED if patience.never(said) else What.BARRED
+        why = patience.why(said, at.pin.nodes)
+        return Look(GivesUp(at, what, why, state.sent.ready_s), do=Do.HOLD)
+    return Look(state)
+
+
+def _gave_up(task: Task, record: Record, now: float) -> Look:
+    state = task.state
+    assert isinstance(state, GivesUp)
+    what, why = (What.BARRED, USER_HOLDS) if record.user_hold else (state.what, state.why)
+    return _give_up(task, what, why, now, state.ready_s)
+
+
+# A run
+
+
+def _ready_s(at: At, record: Record, now: float) -> float:
+    return now + (FORGET_S if at.pin.forgotten(record) else AGAIN_S)
+
+
+def _requeued(task: Task, record: Record) -> Reason:
+    """Why a job that ran is pending."""
+    if _at(task.state).pin.forgotten(record):
+        return FORGOTTEN_RUN
+    return because("slurm.requeued", said=record.reason or "no reason given")
+
+
+def _pushed_back(task: Task, record: Record, now: float) -> Look:
+    """It ran, and is pending and held: the controller has forgotten that it ran, or somebody has requeued it."""
+    at = _at(task.state)
+    waits = Waits(now, _ready_s(at, record, now))
+    if not at.pin.forgotten(record) and "requeued in held" in record.description.replace("_", " "):
+        return Look(waits, (What.STOPPED, What.HELD), because("slurm.requeued-by-others"))
+    return Look(waits, (What.STOPPED,), _requeued(task, record))
+
+
+def _pushed_back_free(task: Task, record: Record, now: float) -> Look:
+    state = task.state
+    assert isinstance(state, Runs)
+    verdict = Verdict(Becomes.AGAIN, _requeued(task, record), task.faults)
+    return Look(Ends(state.at, state.started_s, verdict), do=Do.HOLD)
+
+
+def _waits_again(task: Task, record: Record, now: float) -> Look:
+    state = task.state
+    assert isinstance(state, Ends)
+    ready_s, pause_s = _ready_s(state.at, record, now), state.verdict.pause_s
+    after = Pauses(now, ready_s, now + pause_s, now + pause_s) if pause_s else Waits(now, ready_s)
+    return Look(after, (What.STOPPED,), state.verdict.why)
+
+
+def _stopped(task: Task, record: Record, now: float) -> Look:
+    return Look(Waits(now, _ready_s(_at(task.state), record, now)), (What.STOPPED,), because("live.stopped"))
+
+
+def stop(task: Task, now: float) -> Look:
+    """How a running job is stopped now: one that asked for a grace is warned first, and left alone until it is over."""
+    state = task.state
+    assert isinstance(state, Runs)
+    if not task.grace_s:
+        return Look(state, do=Do.REQUEUE)
+    if not isinstance(state, Warned):
+        return Look(Warned(state.at, state.started_s, now), do=Do.WARN)
+    return Look(state, do=Do.REQUEUE if now - state.warned_s >= task.grace_s else Do.NOTHING)
+
+
+def _stopping(task: Task, record: Record, now: float) -> Look:
+    return stop(task, now)
+
+
+# An end
+
+
+def _left(task: Task, record: Record, now: float) -> Look:
+    """It had been warned: if it left by itself it is held by the requeue, and will be found stopped."""
+    if not task.cancelled and record.state in ("COMPLETED", "FAILED") and task.reported < task.job.iterations:
+        return Look(task.state, do=Do.REVIVE)
+    return _ended(task, record, now)
+
+
+def _ended_waiting(task: Task, record: Record, now: float) -> Look:
+    if record.state == "COMPLETED":
+        return Look(Over(), (What.OVER,), because("slurm.unasked"))
+    return _ended(task, record, now)
+
+
+def _ended(task: Task, record: Record, now: float) -> Look:
+    """It is over, or to be started again."""
+    state = task.state
+    starting = isinstance(state, Starts)
+    ran = (What.STARTED,) if starting and record.nodes else ()
+    if record.state == "CANCELLED":
+        code = "live.cancelled" if task.cancelled else "slurm.cancelled"
+        return Look(Over(), (*ran, What.OVER), because(code))
+    done = record.state == "COMPLETED"
+    forgotten = starting and not _at(state).pin.told(record)
+    how = _how(record)
+    verdict = judge(
+        both(how, FORGOTTEN) if forgotten and not done else how, task.faults, task.restarts, done=done,
+        own=record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED") and not forgotten, stopping=False,
+        cancelled=task.cancelled, ran_s=now - state.started_s if isinstance(state, Runs) else 0.0,
+    )  # fmt: skip
+    if verdict.becomes is not Becomes.AGAIN:
+        what = What.FINISHED if verdict.becomes is Becomes.FINISHED else What.OVER
+        return Look(Over(), (*ran, what), verdict.why)
+    if ran or (isinstance(state, Runs) and not isinstance(state, Stops)):
+        started_s = state.started_s if isinstance(state, Runs) else now
+        state = Ends(_at(state), started_s, verdict)
+    return Look(state, ran, do=Do.REVIVE)  # held by the requeue, it will be found stopped
 
 
 def _how(record: Record) -> Reason:
@@ -335,44 +298,23 @@ def _how(record: Record) -> Reason:
     return because("slurm.state", state=record.state.lower().replace("_", " "))
 
 
-PATIENCE_S = 60.0  # seconds for a reason that says nothing: Slurm may be slow
-SCARCE_S = 5.0  # seconds for nodes that lack something: it may be on its way
-NAMED_S = 1.0  # seconds for a limit that Slurm names
-
-_NEVER = re.compile(
-    r"Partition(Time|Node)Limit|BadConstraints|Invalid(Account|QOS)|(Job)?(Account|QOS)NotAllowed|MaxMemPerLimit|"
-    r"DependencyNeverSatisfied|ReservationDeleted|(QOS|Assoc)\w*Per(Job|Node)(Limit)?|QOSMin\w+"
-)
-_SCARCE = re.compile(r"Resources|ReqNodeNotAvail.*|Nodes? .*")
-_PUT_OFF = "BeginTime"  # weft has said "now": a node has refused the launch, and Slurm would wait for two minutes
-_NAMED = re.compile(
-    r"Licenses|(QOS|Assoc|Association|Account)\w*|Reservation|Partition(Down|Inactive)|JobArrayTaskLimit|Dependency|"
-    r"BurstBuffer\w*|MaxRequeueExceeded|JobHoldMaxRequeue|Federation\w*|Cleaning|MaxPoweredUpNodes"
-)
-_CODES = (
-    (r"Licenses", "slurm.licences"),
-    (r"(QOS|Assoc|Association|Account)\w*", "slurm.limit"),
-    (r"Reservation", "slurm.reservation"),
-    (r"Partition(Down|Inactive)", "slurm.partition"),
-    (_PUT_OFF, "slurm.put-off"),
-)
+Step = Callable[[Task, Record, float], Look]
 
 
-def never(reason: str) -> bool:
-    """Whether such a job cannot run before somebody changes it or the limits."""
-    return bool(_NEVER.fullmatch(reason))
+def _row(ended: Step, runs: Step, held: Step, free: Step) -> dict[Says, Step]:
+    return {Says.ENDED: ended, Says.RUNS: runs, Says.HELD: held, Says.FREE: free, Says.LEAVES: _nothing,
+            Says.ODD: _nothing}  # fmt: skip
 
 
-def patience_s(reason: str) -> float:
-    """How long the reason may stand before the start is given up."""
-    if _NEVER.fullmatch(reason) or _NAMED.fullmatch(reason):
-        return NAMED_S
-    return SCARCE_S if reason == _PUT_OFF or _SCARCE.fullmatch(reason) else PATIENCE_S
-
-
-def why(said: str, nodes: Iterable[str]) -> Reason:
-    """Slurm's reason as one of ours, with what Slurm says."""
-    if _SCARCE.fullmatch(said):
-        return because("slurm.scarce", said=said, nodes=tuple(nodes))
-    code = next((code for pattern, code in _CODES if re.fullmatch(pattern, said)), "slurm.not-started")
-    return because(code, said=said or "no reason given")
+#            over            has nodes    pending, held  pending, not held
+TABLE: Final[dict[type[State], dict[Says, Step]]] = {
+    Waits:   _row(_ended_waiting, _requeue,    _nothing,     _hold),
+    Pauses:  _row(_ended_waiting, _requeue,    _nothing,     _hold),
+    Sent:    _row(_ended,         _has_nodes,  _send,        _let_go),
+    LetGo:   _row(_ended,         _has_nodes,  _send,        _let_go),
+    GivesUp: _row(_ended,         _has_nodes,  _gave_up,     _hold),
+    Runs:    _row(_ended,         _nothing,    _pushed_back, _pushed_back_free),
+    Ends:    _row(_ended,         _nothing,    _waits_again, _hold),
+    Stops:   _row(_ended,         _stopping,   _stopped,     _hold),
+    Warned:  _row(_left,          _stopping,   _stopped,     _hold),
+}  # fmt: skip

@@ -21,6 +21,7 @@ from weft.network.topologies.hostlist import expand
 from weft_live.slurm.commands import Unreachable
 
 _MOST_TASKS = 100_000  # most tasks of one array; Slurm allows far fewer unless it is told otherwise
+ANY_NODES = "nodes=any"  # in the comment of a job whose user has not said how many (job_submit.lua)
 HOLD_WORD = "weft-hold"  # in the comment of a job that its user holds (job_submit.lua)
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
           "OUT_OF_MEMORY")  # fmt: skip
@@ -217,6 +218,7 @@ def _record(row: dict[str, Any]) -> Record:
     code, signal = _exit(row.get("exit_code"))
     limit_min = _number(row.get("time_limit"))
     number, most = str(_number(row.get("job_id")) or 0), _number(row.get("max_nodes")) or 0
+    most = 0 if ANY_NODES in _comment(row).split() else most
     return Record(
         key=number, number=number, state=state, completing=completing, held=_number(row.get("priority")) == 0,
         reason=_text(row, "state_reason"), description=_text(row, "state_description"), name=_text(row, "name"),

@@ -18,7 +18,7 @@ from weft_live.slurm.records import Node, Record
 
 KEYS = (
     "model", "iterations", "iteration_s", "checkpoint_every", "resumes", "restarts", "gpus", "shape", "grace_s",
-    "signal",
+    "signal", "nodes",
 )  # fmt: skip
 _SAID = re.compile(r"\bweft:\s*((?:[\w-]+=[^\s,;]*[\s,;]*)+)")
 _PAIR = re.compile(r"([\w-]+)=([^\s,;]*)")

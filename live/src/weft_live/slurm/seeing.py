@@ -7,16 +7,15 @@ from dataclasses import replace
 from typing import Protocol
 
 from weft.model.events import Barred, Cleared, Event, Prioritised
-from weft.model.reason import Why
+from weft.model.reason import Why, because
 from weft_live.slurm.hands import Snapshot
 from weft_live.slurm.notes import Mark
 from weft_live.slurm.priority import Standing
-from weft_live.slurm.reconcile import GONE, USER_HOLDS, Phase, Task
+from weft_live.slurm.reconcile import GONE, USER_HOLDS
 from weft_live.slurm.records import Record
+from weft_live.slurm.states import GivesUp, LetGo, Over, Pauses, Sent, Task, Waits, What
 
-_PAUSE_S = (2.0, 120.0)  # seconds before a job that was barred is tried again: at first, doubling, and at most
 _MARK_S = 5.0  # seconds before a mark that does not show is sent again: a late one would undo the user's release
-_EARLIER = 0.25  # part of its pause after which a job is tried again if another one has ended meanwhile
 
 
 class Taker(Protocol):
@@ -33,18 +32,13 @@ def to_look_at(tasks: Mapping[str, Task], changed: Set[str]) -> dict[str, Task]:
     return {
         job_id: task
         for job_id, task in tasks.items()
-        if task.phase is not Phase.WAITING
-        or task.key in changed
-        or task.barred_s is not None
-        or task.missing
-        or task.cancelled
-        or task.to_mark
+        if type(task.state) is not Waits or task.key in changed or task.missing or task.cancelled or task.to_mark
     }
 
 
 def to_recall(task: Task) -> bool:
     """Whether the accounting is to be asked about a job: the controller seems to have forgotten it."""
-    return task.missing == GONE - 2 and task.phase is not Phase.WAITING
+    return task.missing == GONE - 2 and not task.waits
 
 
 def recalled(task: Task, snapshot: Snapshot) -> Record | None:
@@ -52,9 +46,20 @@ def recalled(task: Task, snapshot: Snapshot) -> Record | None:
     known = snapshot.recalled.get(task.key)
     if known is None:
         return None
-    nodes, note = (task.pin.nodes, task.pin.note) if task.pin else ((), "")
+    pin = None if isinstance(task.state, Waits | Over) else task.state.at.pin
+    nodes, note = (pin.nodes, pin.note) if pin else ((), "")
     record = Record(task.key, task.key, known.state, False, False, nodes=nodes, admin_comment=note)
     return replace(record, exit_code=known.exit_code, signal=known.signal)
+
+
+def lost_nodes(task: Task, lost: Mapping[str, Why]) -> None:
+    """A start on a node that cannot be used any more is given up at once: Slurm would wait for the node."""
+    state = task.state
+    if isinstance(state, Sent | LetGo):
+        node = next((name for name in state.at.pin.nodes if name in lost), None)
+        if node is not None:
+            why = because("slurm.node", node=node, how=lost[node])
+            task.state = GivesUp(state.at, What.FAILED, why, state.ready_s)
 
 
 def user_holds(tasks: Mapping[str, Task], snapshot: Snapshot, now: float) -> tuple[list[Event], list[Mark]]:
@@ -64,7 +69,7 @@ def user_holds(tasks: Mapping[str, Task], snapshot: Snapshot, now: float) -> tup
     due = [(job_id, task) for job_id, task in tasks.items() if task.to_mark or task.key in snapshot.changed]
     for job_id, task in due:
         record = snapshot.jobs.get(task.key)
-        if task.phase is not Phase.WAITING or record is None or not record.pending:
+        if not task.waits or record is None or not record.pending:
             continue
         if task.to_mark and not record.user_hold and now - task.marked_s > _MARK_S:
             task.marked_s = now
@@ -73,7 +78,7 @@ def user_holds(tasks: Mapping[str, Task], snapshot: Snapshot, now: float) -> tup
         task.to_mark = task.to_mark and not record.user_hold
         if held and not task.user_hold:
             events.append(Barred(now, job_id, USER_HOLDS))
-        elif task.user_hold and not held and task.barred_s is None:
+        elif task.user_hold and not held and not isinstance(task.state, Pauses):
             events.append(Cleared(now, job_id))
         task.user_hold = held
     return events, marks
@@ -81,14 +86,13 @@ def user_holds(tasks: Mapping[str, Task], snapshot: Snapshot, now: float) -> tup
 
 def cleared(tasks: Mapping[str, Task], something_ended: bool, now: float) -> list[Event]:
     """Jobs that are worth another try: their pause is over, or much of it, and something has ended."""
-    part = _EARLIER if something_ended else 1.0
-    first_s, most_s = _PAUSE_S
     events: list[Event] = []
     for job_id, task in tasks.items():
-        if task.barred_s is None or task.user_hold:
+        state = task.state
+        if not isinstance(state, Pauses) or task.user_hold:
             continue
-        if now >= task.pause_until_s and now - task.barred_s >= part * min(first_s * 2 ** (task.bars - 1), most_s):
-            task.barred_s = None
+        if now >= (state.early_s if something_ended else state.until_s):
+            task.state = Waits(state.since_s, state.ready_s)
             events.append(Cleared(now, job_id))
     return events
 

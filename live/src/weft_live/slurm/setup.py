@@ -12,6 +12,7 @@ from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
+from weft import __version__
 from weft.errors import InputError
 from weft_live.slurm.commands import Slurm, Unreachable
 from weft_live.slurm.request import KEYS
@@ -27,6 +28,7 @@ def hook(partitions: Iterable[str] = (), owners: Iterable[int] | None = None) ->
         _text("job_submit.lua")
         .replace("@PARTITIONS@", ", ".join(f'"{name}"' for name in sorted(partitions)))
         .replace("@OWNERS@", ", ".join(map(str, sorted(uids))))
+        .replace("@VERSION@", __version__)
         .replace("@KEYS@", ", ".join(f'"{key}"' for key in KEYS))
     )
 
@@ -95,7 +97,9 @@ def write_files(
         **{name: files("weft_live").joinpath(name).read_text(encoding="utf-8") for name in ("hearing.py",)},
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        for new in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+            new.mkdir()
+            new.chmod(0o755)  # whatever the umask is: users' tasks read what is in it
         for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
             (folder / name).chmod(0o755 if name == PROLOG else 0o644)

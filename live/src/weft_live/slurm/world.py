@@ -21,21 +21,33 @@ from weft_live.description import Description
 from weft_live.ending import Faults, pausing
 from weft_live.measured import SLACK_S, Doubts
 from weft_live.slurm.commands import Slurm
-from weft_live.slurm.hands import Command, Hands, Snapshot
+from weft_live.slurm.hands import Command, Hands, Snapshot, placing
 from weft_live.slurm.notes import Shift, Telling, make_folder, note, uid_of, write_gate
 from weft_live.slurm.priority import Standing
-from weft_live.slurm.reconcile import TRY_S, Do, Look, Phase, Pin, Task, What, look, stop
+from weft_live.slurm.reconcile import AGAIN_S, TRY_S, look, pauses, stop
 from weft_live.slurm.records import Record
-from weft_live.slurm.seeing import Taker, cleared, prioritised, recalled, to_look_at, to_recall, user_holds
+from weft_live.slurm.seeing import Taker, cleared, lost_nodes, prioritised, recalled, to_look_at, to_recall, user_holds
+from weft_live.slurm.states import (
+    At,
+    Do,
+    Ends,
+    Look,
+    Over,
+    Pauses,
+    Pin,
+    Runs,
+    Sent,
+    Starts,
+    State,
+    Stops,
+    Task,
+    Waits,
+    Warned,
+    What,
+)  # fmt: skip
 from weft_live.slurm.topology import unusable
 from weft_live.waiting import LiveWorld
 
-_PHASES = {
-    JobStatus.WAITING: Phase.WAITING,
-    JobStatus.STARTING: Phase.STARTING,
-    JobStatus.RUNNING: Phase.RUNNING,
-    JobStatus.STOPPING: Phase.STOPPING,
-}
 _VAIN = 3  # starts in a row that Slurm refused before a job is set aside
 
 
@@ -81,7 +93,7 @@ class SlurmWorld(LiveWorld[Task]):
     def iterations_done(self, job_id: str) -> int:
         """What the job reported; if it reports nothing, what its time and speed make likely."""
         task = self.tasks[job_id]
-        if task.phase in (Phase.RUNNING, Phase.STOPPING):
+        if isinstance(task.state, Runs):
             progress = self.attempt(job_id, task.starts).progress()
             step = progress.step
             if progress.reports == 0 and task.started_s is not None:
@@ -99,7 +111,7 @@ class SlurmWorld(LiveWorld[Task]):
 
     def submit(self, job: Job, description: Description, key: str = "") -> None:
         """A job that has been accepted, to be reported at its time; `key` is Slurm's name for it, if another."""
-        self._will_arrive(Task(job, description, key or job.id.partition("-")[0], since_s=self.now()))
+        self._will_arrive(Task(job, description, key or job.id.partition("-")[0], Waits(self.now(), 0.0), self.bounds))
 
     def cancel(self, job_id: str) -> bool:
         """scancel."""
@@ -114,17 +126,23 @@ class SlurmWorld(LiveWorld[Task]):
         self, view: JobView, description: Description, starts: int, faults: Faults, cancelled: bool, gate: Gate | None
     ) -> None:
         """A job as the last server left it; what Slurm says of it is judged at the first look."""
+        now = self.now()
+        ready_s = now + AGAIN_S if starts > 1 else 0.0
+        waits = Pauses(now, ready_s, now, now) if view.barred else Waits(now, ready_s)
         task = Task(
-            view.job, description, view.id.partition("-")[0], _PHASES[view.status],
-            saved=view.saved_iterations, faults=faults, starts=starts, gpus=view.gpus, gate=gate,
-            barred_s=self.now() if view.barred else None, priority=view.job.priority,
-            cancelled=cancelled, since_s=self.now(), started_s=view.started_s,
-            left_s=self.now() if starts > 1 else -1e9, doubts=Doubts(iteration_s=view.iteration_s),
+            view.job, description, view.id.partition("-")[0], waits, self.bounds, saved=view.saved_iterations,
+            faults=faults, starts=starts, gate=gate, priority=view.job.priority, cancelled=cancelled,
+            doubts=Doubts(iteration_s=view.iteration_s),
         )  # fmt: skip
         self.tasks[view.id] = task
-        if task.gpus:
-            task.pin = self._pin(task)
-            write_gate(self.attempt(view.id, starts).folder, self._gate(task))
+        if view.status is JobStatus.WAITING:
+            return
+        at, started_s = self._at(task, view.gpus), now if view.started_s is None else view.started_s
+        write_gate(self.attempt(view.id, starts).folder, self._gate(task, at.gpus))
+        if view.status is JobStatus.STARTING:
+            task.state = Sent(at, now, ready_s, 0, now)
+        else:
+            task.state = (Runs if view.status is JobStatus.RUNNING else Stops)(at, started_s)
 
     # What the loop does
 
@@ -138,50 +156,49 @@ class SlurmWorld(LiveWorld[Task]):
                 case Start():
                     events += self._start(task, decision, changed)
                 case Stop():
-                    task.phase, task.since_s = Phase.STOPPING, self.now()
+                    if isinstance(task.state, Runs):
+                        task.state = Stops(task.state.at, task.state.started_s)
                     changed.append(task)
                 case SetGate():
                     task.gate = decision.gate
-                    write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
+                    write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task, task.gpus))
         self._command(changed)
         return events
 
     def _start(self, task: Task, start: Start, changed: list[Task]) -> list[Event]:
+        now, state = self.now(), task.state
+        assert isinstance(state, Waits)
         task.starts += 1
-        task.gpus, task.gate, task.phase = start.gpus, start.gate, Phase.STARTING
-        task.since_s, task.started_s, task.try_s = self.now(), None, self.now() + TRY_S[0]
-        task.tries, task.giving_up, task.told, task.ending, task.verdict = 0, "", "", "", None
-        task.doubts, task.warned_s = Doubts(), None
-        task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
-        task.reported, task.let_go = -1, False
+        task.gate, task.doubts, task.told, task.reported = start.gate, Doubts(), "", -1
+        folder = self.attempt(task.job.id, task.starts).folder
         try:
-            make_folder(self.attempt(task.job.id, task.starts).folder, uid_of(task.description))
+            make_folder(folder, uid_of(task.description))
         except OSError as error:  # a full disk: no fault of the job, and trying at once would not help
-            return self._failed(
-                task, What.BARRED, because("slurm.no-folder", said=error.strerror or str(error)), self.now()
-            )
-        write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
-        task.pin = self._pin(task)
+            task.state = pauses(task, now, state.ready_s)
+            why = because("slurm.no-folder", said=error.strerror or str(error))
+            return self._failed(task, What.BARRED, why, now)
+        write_gate(folder, self._gate(task, start.gpus))
+        task.state = Sent(self._at(task, start.gpus), now, state.ready_s, 0, now + TRY_S[0])
         changed.append(task)
         return []
 
-    def _pin(self, task: Task) -> Pin:
+    def _at(self, task: Task, gpus: Placement) -> At:
         """The placement in Slurm's terms: nodes, and as many GPUs on each."""
-        counts = self.on_nodes(task.gpus)
+        counts = self.on_nodes(gpus)
         tasks = max(int(task.description.env.get("tasks", "1")), len(counts))
         cpus = 0 if task.job.per_server else int(task.description.env.get("cpus", "1")) * -(-tasks // len(counts))
-        words = note(self.folder, self.clock, task, self._gate(task))
-        return Pin(tuple(counts), max(counts.values()), tasks, words, cpus)
+        words = note(self.folder, self.clock, task, self._gate(task, gpus))
+        return At(gpus, Pin(tuple(counts), max(counts.values()), tasks, words, cpus))
 
     def on_nodes(self, gpus: Placement) -> Counter[str]:
         """GPUs on each node, in the order of ranks."""
         return Counter(self.cluster.servers[int(self.cluster.server_of_gpu[gpu])].name for gpu in gpus)
 
-    def _gate(self, task: Task) -> Shift | None:
+    def _gate(self, task: Task, gpus: Placement) -> Shift | None:
         """A gate by wall time, which the nodes share, for the beginning of an iteration."""
         if task.gate is None:
             return None
-        offset_s = self.speeds.offset_s(task.job, task.gpus, task.gate.task, task.doubts.iteration_s)
+        offset_s = self.speeds.offset_s(task.job, gpus, task.gate.task, task.doubts.iteration_s)
         return (self.clock.wall_s + task.gate.epoch_s - offset_s, task.gate.period_s, task.gate.tolerance, offset_s)
 
     def events(self, now: float) -> list[Event]:
@@ -201,7 +218,8 @@ class SlurmWorld(LiveWorld[Task]):
             self.taker.refuse_another(snapshot)
         due = to_look_at(self.tasks, snapshot.changed | self._again)
         self._again = set()
-        events += [*self._nodes(due, snapshot, now), *self._cleared(due, snapshot, now)]
+        something_ended, self._running = bool(self._running - snapshot.on_nodes), snapshot.on_nodes
+        events += [*self._nodes(due, snapshot, now), *cleared(due, something_ended, now)]
         events += self._looked_at(due, snapshot, now)
         due = {job_id: task for job_id, task in due.items() if job_id in self.tasks}
         held, marks = user_holds(due, snapshot, now)
@@ -215,7 +233,7 @@ class SlurmWorld(LiveWorld[Task]):
         self._standing = snapshot.standing
         if now >= self._doubt_s:
             self._doubt_s = now + 1.0
-            running = [task for task in due.values() if task.phase is Phase.RUNNING]
+            running = [task for task in due.values() if type(task.state) is Runs]
             events += [event for task in running for event in self._doubts(task, now)]
         if self.why is not None and self.taker is not None:
             self._hands.tell(self._telling.look(self.tasks, self.why, self.taker.refused(), snapshot.jobs, now))
@@ -224,7 +242,7 @@ class SlurmWorld(LiveWorld[Task]):
     def busy(self) -> bool:
         """Whether something may still happen without a decision."""
         tasks = self.tasks.values()
-        return bool(self._arrivals) or any(t.phase is not Phase.WAITING or t.barred_s is not None for t in tasks)
+        return bool(self._arrivals) or any(type(task.state) is not Waits for task in tasks)
 
     def next_time(self) -> float | None:
         """The next arrival; looks come by themselves."""
@@ -249,18 +267,20 @@ class SlurmWorld(LiveWorld[Task]):
     def _looked_at(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
         events: list[Event] = []
         changed = []
-        self._active = [task for task in due.values() if task.phase is not Phase.WAITING]
+        self._active = [task for task in due.values() if not task.waits]
         self._hands.recall(task.key for task in self._active if to_recall(task))
+        lost = {self.cluster.servers[server].name: how for server, how in self.down.items()}
         for job_id, task in due.items():
             if self._commanded.get(job_id, 0) > snapshot.after:
                 self._again.add(task.key)  # taken before the last command about it
                 continue
             task.told = snapshot.complaints.get(task.key, task.told)
-            self._see_lost_nodes(task)
+            lost_nodes(task, lost)
             record = snapshot.jobs.get(task.key) or recalled(task, snapshot)
-            if task.gpus and (record is None or task.warned_s is not None):
+            if not task.waits and (record is None or isinstance(task.state, Warned)):
                 progress = self.attempt(job_id, task.starts).progress()
                 task.reported = progress.step if progress.reports else -1
+            task.missing = task.missing + 1 if record is None else 0
             seen = self.judge(task, record, now)
             events += self._happened(task, seen, now)
             if seen.do is not Do.NOTHING and job_id in self.tasks:
@@ -281,60 +301,44 @@ class SlurmWorld(LiveWorld[Task]):
         said = task.description
         return [*task.doubts.look(task.job, said, progress, left, iteration_s, ran_s, now, self.slack_s, gated_s)]
 
-    def _see_lost_nodes(self, task: Task) -> None:
-        """A start on a node that cannot be used any more is given up at once: Slurm would wait for the node."""
-        if task.phase is Phase.STARTING and not task.giving_up:
-            lost = [server for server in self.down if self.cluster.servers[server].name in self.on_nodes(task.gpus)]
-            if lost:
-                name = self.cluster.servers[lost[0]].name
-                task.giving_up = because("slurm.node", node=name, how=self.down[lost[0]])
-
     def judge(self, task: Task, record: Record | None, now: float) -> Look:
         """What has become of a job, and what to do about it."""
         return look(task, record, now)
 
     def _happened(self, task: Task, seen: Look, now: float) -> list[Event]:
         events: list[Event] = []
-        job_id = task.job.id
+        job_id, before, task.state = task.job.id, task.state, seen.state
         for what in seen.what:
             match what:
                 case What.STARTED:
-                    task.phase, task.started_s, task.since_s = Phase.RUNNING, now, now
                     task.bars = 0
                     events.append(Started(now, job_id))
                 case What.FAILED | What.BARRED | What.REFUSED:
                     events += self._failed(task, what, seen.why, now)
                 case What.STOPPED:
-                    self._left(task)
-                    paused = task.verdict if task.phase is not Phase.STOPPING else None
-                    task.phase, task.since_s, task.started_s, task.left_s = Phase.WAITING, now, None, now
+                    if isinstance(before, Ends):
+                        task.faults = before.verdict.faults
+                    self._left(task, before)
                     self.outcomes[job_id] = seen.why
                     events.append(Stopped(now, job_id, task.saved, seen.why))
-                    if paused is not None:
-                        task.faults, task.verdict = paused.faults, None
-                        task.pause_until_s = task.barred_s = now + paused.pause_s
-                        events.append(Barred(now, job_id, pausing(paused)))
+                    if isinstance(before, Ends) and before.verdict.pause_s:
+                        events.append(Barred(now, job_id, pausing(before.verdict)))
                 case What.HELD:
                     task.to_mark = True
                 case What.FINISHED | What.OVER:
-                    self._left(task)
+                    self._left(task, before)
                     del self.tasks[job_id]
                     self.outcomes[job_id] = seen.why
                     events.append(Finished(now, job_id) if what is What.FINISHED else Withdrawn(now, job_id))
         return events
 
-    def _cleared(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
-        something_ended, self._running = bool(self._running - snapshot.on_nodes), snapshot.on_nodes
-        return cleared(due, something_ended, now)
-
     def _failed(self, task: Task, what: What, why: Why, now: float) -> list[Event]:
         """A start that was not carried out. A job that cannot run now is barred for a while, others keep their GPUs;
         one that Slurm refuses again and again is set aside, held."""
         job_id = task.job.id
-        task.phase, task.since_s = Phase.WAITING, now
         self.outcomes[job_id] = why
         if what is What.BARRED:
-            task.bars, task.barred_s = min(task.bars + 1, 30), now
+            task.bars = min(task.bars + 1, 30)
             return [Failed(now, job_id, why), Barred(now, job_id, why)]
         task.vain += what is What.REFUSED
         if task.vain < _VAIN:
@@ -345,12 +349,13 @@ class SlurmWorld(LiveWorld[Task]):
             self.taker.set_aside(task, self.outcomes[job_id])
         return [Withdrawn(now, task.job.id)]
 
-    def _left(self, task: Task) -> None:
+    def _left(self, task: Task, before: State) -> None:
         """The attempt is over: what was saved, how fast it was."""
-        if task.phase not in (Phase.RUNNING, Phase.STOPPING):
+        if isinstance(before, Waits | Over):
             return
+        gpus = before.at.gpus
         progress = self.attempt(task.job.id, task.starts).progress()
-        self.speeds.measured(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus), progress.iteration_s)
+        self.speeds.measured(task.job, len(gpus), Spread.of(self.cluster, gpus), progress.iteration_s)
         kept = min(saved_in(progress, task.description.checkpoint_every), task.job.iterations)
         if kept > task.saved:
             task.faults = replace(task.faults, others=0)
@@ -360,7 +365,7 @@ class SlurmWorld(LiveWorld[Task]):
     # Nodes
 
     def _nodes(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
-        ours = {task.key for task in due.values() if task.phase is not Phase.WAITING}
+        ours = {task.key for task in due.values() if not task.waits}
         bad = unusable(self.cluster, snapshot.nodes, {key: snapshot.jobs[key] for key in snapshot.on_nodes}, ours)
         events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
         events += [NodeDown(now, server, why) for server, why in bad.items() if server not in self.down]
@@ -371,14 +376,16 @@ class SlurmWorld(LiveWorld[Task]):
 
     def _command(self, wanted: Sequence[Task], doing: Sequence[tuple[Task, Do]] = ()) -> None:
         """Pass commands on; for a job that a decision has just changed, the one that surely comes first."""
-        now = self.now()
-        first = [(task, Do.UPDATE if task.phase is Phase.STARTING else stop(task, now)) for task in wanted]
+        now, first = self.now(), []
+        for task in wanted:
+            seen = stop(task, now) if isinstance(task.state, Stops) else Look(task.state, do=Do.UPDATE)
+            task.state = seen.state
+            first.append((task, seen.do))
         doing = [*first, *doing]
         cancels = [task.key for task, do in doing if do is Do.CANCEL]
-        moving = (Phase.STARTING, Phase.STOPPING)
-        soon = bool(wanted) or any(task.phase in moving for task in self._active)
+        soon = bool(wanted) or any(isinstance(task.state, Starts | Stops | Ends) for task in self._active)
         commands = [
-            self._update(task, now)
+            placing(task, self._records.get(task.key), self._ahead_s, now)
             if do is Do.UPDATE
             else Command(do, task.key, signal=task.description.env.get("signal", "TERM"))
             for task, do in doing
@@ -387,18 +394,6 @@ class SlurmWorld(LiveWorld[Task]):
         number = self._hands.give(commands, cancels, soon)
         for task, _ in doing:
             self._commanded[task.job.id] = number
-
-    def _update(self, task: Task, now: float) -> Command:
-        """Send the placement. A job that Slurm has put off is told that it may start now, by this machine's clock. If
-        that is ahead of the controller's, only a job that has been put off is told so, and it starts later by the
-        difference."""
-        record, behind_s = self._records.get(task.key), max(0.0, -self._ahead_s)
-        put_off = record is None or record.begin_s > time.time() + self._ahead_s
-        task.behind_s = behind_s if put_off else 0.0
-        pin = task.pin
-        if pin is not None and record is not None:  # so that a start which is forgotten can be told from a requeue
-            pin = replace(pin, note=f"{pin.note},requeued={record.restarts}")
-        return Command(Do.UPDATE, task.key, pin, go=now - task.left_s >= task.pause_s, begin=put_off or not behind_s)
 
     def close(self) -> None:
         """Let go of Slurm; jobs run on."""
