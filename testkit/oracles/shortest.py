@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from weft.policies.pace.shortest import ROUNDS
+from weft.policies.pace.shortest.rule import ROUNDS
 
 
 def owed(

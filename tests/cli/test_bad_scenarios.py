@@ -128,7 +128,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "a layer without a name": ('name = "srsf"', 'order = ""', 'stack.order is ""; give a name'),
     "nobody may be scattered": (
         'name = "srsf"', 'name = "srsf"\nplace = "lwf:-1"',
-        "stack: lwf:-1: write lwf:K with a whole number K, the largest job that may be scattered (0: none)",
+        "stack: lwf:-1: -1: it takes a whole number from 0",
     ),
     "restarts without end": ("seed = 1", "restart_s = 1e300", "run.restart_s is 1e+300; give at most 1e+09"),
     "bandwidth for a bit a year": ("nic_gbps = 10", "nic_gbps = 1e-30", "cluster.nic_gbps is 1e-30; give at least 1e-06"),
@@ -251,7 +251,7 @@ def test_not_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--place", "lwf:x"], "lwf:x: write lwf:K with a whole number K"),
+        (["--place", "lwf:x"], "lwf:x: 'x' is not known; behind the colon write N"),
         (["--place", "nosuch"], "there is no place nosuch; known are affinity, best-fit, "),
         (["--stack", "nosuch"], "there is no stack nosuch; known are "),
         (["--seed", "-1"], "Invalid value for '--seed': "),

@@ -39,7 +39,7 @@ def test_shared_while_memory_lasts() -> None:
 
 
 def test_parameter() -> None:
-    with pytest.raises(StackError, match="write first-fit or first-fit:shared"):
+    with pytest.raises(StackError, match="not known"):
         FirstFit.from_text("x")
 
 
