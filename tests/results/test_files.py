@@ -12,8 +12,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from weft.errors import InputError
-from weft.results.files import load_run, write_outputs
+from weft.results.files import load_run
 from weft.results.metrics import summary
+from weft.results.outputs import write_outputs
 from weft.results.run import RunResult
 
 ASKED_FOR = {
