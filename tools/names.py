@@ -13,8 +13,8 @@ import weft
 HEAD = """\
 # Public names
 
-Generated from the code (`make docs`). What stands here keeps its name and its meaning within a version; everything else may
-move. A name that is written `weft.a.b.Name` is imported from `weft.a.b`.
+Generated from the code (`make docs`). What stands here keeps its name and its meaning within a version; everything else
+may move. A name that is written `weft.a.b.Name` is imported from `weft.a.b`.
 """
 # By the entry point that finds what another package brings.
 BASES = {
@@ -25,8 +25,8 @@ BASES = {
     "weft.pace": "weft.policies.pace.base",
 }
 OTHERS = """\
-Other entry points: `weft.costs`, a `weft.network.cost.CostModel`; `weft.worlds`, a real cluster for `weft serve` (package
-weft-live); `weft.papers`, a paper with its claims (package weft-evidence, [adding-a-paper.md](adding-a-paper.md));
+Other entry points: `weft.costs`, a `weft.network.cost.CostModel`; `weft.worlds`, a real cluster for `weft serve`
+(package weft-live); `weft.papers`, a paper with its claims (package weft-evidence, [adding-a-paper.md](adding-a-paper.md));
 `weft.commands`, a command of `weft`.
 """
 

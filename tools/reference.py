@@ -1,5 +1,4 @@
-"""Writes docs/commands.md from the command line, docs/scenario.md from the schema and docs/api.md from the code: python -m
-tools.reference"""
+"""Writes pages of docs/: commands.md from the command line, scenario.md from the schema, api.md from the code."""
 
 from __future__ import annotations
 
