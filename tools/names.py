@@ -26,8 +26,8 @@ BASES = {
 }
 OTHERS = """\
 Other entry points: `weft.costs`, a `weft.network.cost.CostModel`; `weft.worlds`, a real cluster for `weft serve`
-(package weft-live); `weft.papers`, a paper with its claims (package weft-evidence, [adding-a-paper.md](adding-a-paper.md));
-`weft.commands`, a command of `weft`.
+(package weft-live); `weft.papers`, a paper with its claims (package weft-evidence,
+[adding-a-paper.md](adding-a-paper.md)); `weft.commands`, a command of `weft`.
 """
 
 
