@@ -111,7 +111,7 @@ class DrySlurmWorld(SlurmWorld):
     def judge(self, task: Task, record: Record | None, now: float) -> Look:
         """What the real job does matters only when it is over."""
         seen = look(task, record, now) if record is None or record.ended else Look()
-        return Look(seen.what, seen.words)
+        return Look(seen.what, seen.why)
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """Say what would be done."""
