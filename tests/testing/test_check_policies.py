@@ -1,7 +1,3 @@
-"""The suites for orders and places: one that is wrong in one way is caught for that."""
-
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,3 @@
-"""PCC: trials in random order and what follows from them, by hand."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,3 @@
-"""first-fit: the lowest numbers that will do."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
