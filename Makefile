@@ -4,6 +4,7 @@
 # make alone  tests of measured times and real sockets, for an idle machine (root); make long  those that take longest
 # make stutter  the tests, on a machine that stands still a fifth of the time
 # make bench  the benchmarks        make mutants   does the suite notice a broken engine, pace or place?
+# make newest  the tests, with the newest versions that pip finds; make constraints  takes them
 # make torch  add PyTorch, for the profiler's tests
 # make docs   regenerate the command reference and the examples' expected output
 
@@ -13,14 +14,17 @@ BIN    := $(VENV)/bin
 JOBS   ?= 3
 TORCH  ?= 2.13.0
 ARGS   ?=
+# The versions that pip may install, also those that it builds packages with. Names without a folder: pip splits at spaces.
+CONSTRAINTS := constraints.txt
+PIP     = PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test together alone long stutter bounds lint format bench mutants docs install dev torch clean
+.PHONY: help demo test newest constraints together alone long stutter bounds lint format bench mutants docs install dev torch clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -8
+	@sed -n 's/^# //p' Makefile | head -9
 
-# Installation is skipped until pyproject.toml changes: the stamps remember when it was done.
+# Installation is skipped until pyproject.toml or the constraints change: the stamps remember when it was done.
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	  || { echo "weft needs Python 3.11 or newer; '$(PYTHON)' is not: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -29,19 +33,19 @@ $(BIN)/python:
 	@echo "creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run-stamp: pyproject.toml | $(BIN)/python
+$(VENV)/.run-stamp: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 	@echo "installing weft into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(PIP) -e .
 	@touch $@
 
-$(VENV)/.all-stamp: pyproject.toml live/pyproject.toml evidence/pyproject.toml | $(BIN)/python
+$(VENV)/.all-stamp: pyproject.toml live/pyproject.toml evidence/pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 	@echo "installing weft, weft-live and weft-evidence into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e . -e './live[agent,testbed]' -e ./evidence
+	@$(PIP) -e . -e './live[agent,testbed]' -e ./evidence
 	@touch $@ $(VENV)/.run-stamp
 
-$(VENV)/.dev-stamp: pyproject.toml live/pyproject.toml evidence/pyproject.toml | $(BIN)/python
+$(VENV)/.dev-stamp: pyproject.toml live/pyproject.toml evidence/pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 	@echo "installing weft and its development tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e './live[agent,testbed]' -e ./evidence
+	@$(PIP) -e '.[dev]' -e './live[agent,testbed]' -e ./evidence
 	@touch $@ $(VENV)/.run-stamp $(VENV)/.all-stamp
 
 # The profiler's tests run on PyTorch and skip without it. A build without CUDA is 150 MB instead of 2 GB: from where
@@ -49,10 +53,10 @@ $(VENV)/.dev-stamp: pyproject.toml live/pyproject.toml evidence/pyproject.toml |
 $(VENV)/.torch-stamp: | $(VENV)/.dev-stamp
 	@echo "installing PyTorch into $(VENV)"
 	@$(BIN)/python -c 'import torch' 2>/dev/null \
-	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)+cpu' 2>/dev/null \
-	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)+cpu' \
+	  || $(PIP) 'torch==$(TORCH)+cpu' 2>/dev/null \
+	  || $(PIP) 'torch==$(TORCH)+cpu' \
 	       --index-url https://download.pytorch.org/whl/cpu --retries 1 --timeout 30 2>/dev/null \
-	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==$(TORCH)'
+	  || $(PIP) 'torch==$(TORCH)'
 	@touch $@
 
 install: $(VENV)/.all-stamp
@@ -74,6 +78,17 @@ DEFAULT = $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not engine and not alone
 test: dev
 	$(DEFAULT) || [ $$? -eq 5 ]
 
+# The tests without constraints, in an environment of its own that is made anew; what passes there can be taken over.
+NEWEST := .venv-newest
+newest:
+	rm -rf $(NEWEST)
+	$(MAKE) VENV=$(NEWEST) CONSTRAINTS= test
+
+constraints:
+	@[ -e $(NEWEST)/.dev-stamp ] || { echo "there is no $(NEWEST): run make newest, and see that it passes" >&2; exit 1; }
+	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check hatchling editables
+	$(NEWEST)/bin/python -m tools.constraints
+
 stutter: dev
 	$(BIN)/python -m tools.stutter $(DEFAULT)
 
@@ -91,13 +106,17 @@ long: dev
 	$(BIN)/pytest -m long $(ARGS) || [ $$? -eq 5 ]
 
 # Tests of what is compiled, with every index checked: without that a wrong one reads or writes whatever lies there. They
-# run with the oldest numba that pyproject.toml allows (make test has the newest), in an environment of its own.
+# run with the oldest numba that pyproject.toml allows and that a Python has (make test has that of the constraints), in an
+# environment of its own, whose other packages are those of the constraints as far as that numba gets on with them.
 KERNELS := tests/sim/engine tests/sim/compiled tests/policies/pace tests/policies/interleave live/tests/flow --ignore=tests/policies/pace/test_combinations.py
 OLDEST  := .venv-oldest
-$(OLDEST)/.stamp: pyproject.toml live/pyproject.toml | $(BIN)/python
+$(OLDEST)/.stamp: pyproject.toml live/pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 	@echo "installing weft with the oldest numba into $(OLDEST)"
 	@$(PYTHON) -m venv $(OLDEST)
-	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -e . -e ./live 'numba==0.61.0' pytest pytest-xdist hypothesis
+	@grep -vE '^(numba|llvmlite|numpy)==' $(CONSTRAINTS) > $(OLDEST)/constraints.txt
+	@PIP_CONSTRAINT=$(OLDEST)/constraints.txt PIP_BUILD_CONSTRAINT=$(OLDEST)/constraints.txt \
+	  $(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -e . -e ./live \
+	  'numba==0.61.0; python_version < "3.14"' 'numba==0.63.0; python_version >= "3.14"' pytest pytest-xdist hypothesis
 	@touch $@
 
 bounds: $(OLDEST)/.stamp
@@ -126,5 +145,5 @@ docs: dev
 	$(BIN)/python -m tools.pictures
 
 clean:
-	rm -rf $(VENV) $(OLDEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .weft_cache build dist out report.html
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .weft_cache build dist out report.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,8 +6,6 @@ hypervisor gave the processors to others, the run does not count and the test ru
 is skipped and says why. Nothing runs again because it failed.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

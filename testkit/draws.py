@@ -1,7 +1,5 @@
 """How many random cases tests draw: a quarter, or what WEFT_THOROUGH asks for."""
 
-from __future__ import annotations
-
 import os
 
 __all__ = ["examples", "share", "thorough"]

@@ -1,7 +1,5 @@
 """Real engines that tests run on or compare with, and what happens where one is missing."""
 
-from __future__ import annotations
-
 import os
 from functools import cache
 from importlib import import_module

@@ -4,8 +4,6 @@ Four servers hang on two switches, two on each. Links 0 to 3 are the servers' ou
 core in both directions: 10 bytes per second each, and 6 in the core.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast

@@ -1,7 +1,3 @@
-"""The Python API: the same results as the command line, one or many processes."""
-
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,3 @@
-"""Rules that import-linter cannot say: where numba may appear, and that starting weft loads nothing heavy."""
-
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

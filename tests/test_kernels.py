@@ -1,7 +1,3 @@
-"""Compiled kernels: what their cache depends on, and what loading them leaves behind."""
-
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

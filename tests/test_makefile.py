@@ -1,15 +1,14 @@
-"""What make says on a machine that lacks something, what it leaves alone once installed, which tests it runs when."""
-
-from __future__ import annotations
-
+import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from itertools import product
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -23,7 +22,7 @@ def make(folder: Path, *arguments: str) -> tuple[int, list[str]]:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    for name in ("Makefile", "pyproject.toml", "live/pyproject.toml", "evidence/pyproject.toml"):
+    for name in ("Makefile", "pyproject.toml", "live/pyproject.toml", "evidence/pyproject.toml", "constraints.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
@@ -62,6 +61,36 @@ def test_what_is_installed_is_not_installed_again(clone: Path) -> None:
     assert code != 0  # it tried to install
     (clone / ".venv" / ".all-stamp").touch()
     assert make(clone, "install") == (0, [])
+    os.utime(clone / "constraints.txt", (time.time() + 60, time.time() + 60))
+    assert make(clone, "install")[0] != 0  # other versions are to be installed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "file"),
+    [(["dev"], ".venv", "constraints.txt"), (["newest"], ".venv-newest", "")],
+)
+def test_pip_keeps_to_the_constraints_but_for_what_is_newest(
+    clone: Path, arguments: list[str], environment: str, file: str
+) -> None:
+    """Also where it makes an environment to build a package in. No test runs: what stands for Python has no pytest."""
+    python = clone / "python"
+    python.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in\n'
+        f'"-m venv "*) mkdir -p {environment}/bin; cp python {environment}/bin/python;;\n'
+        '"-m pip "*) echo "$PIP_CONSTRAINT,$PIP_BUILD_CONSTRAINT" > told;;\n'
+        "esac\n"
+    )
+    python.chmod(0o755)
+    make(clone, "PYTHON=./python", *arguments)
+    assert (clone / "told").read_text() == f"{file},{file}\n"
+
+
+def test_versions_are_taken_only_from_an_environment_that_was_tried(clone: Path) -> None:
+    before = (clone / "constraints.txt").read_text()
+    code, lines = make(clone, "constraints")
+    assert (code != 0, len(lines)) == (True, 1)
+    assert (clone / "constraints.txt").read_text() == before
 
 
 def test_every_test_runs_in_exactly_one_place_and_ci_judges_what_needs_no_idle_machine() -> None:
@@ -81,3 +110,13 @@ def test_every_test_runs_in_exactly_one_place_and_ci_judges_what_needs_no_idle_m
     (tests,) = re.findall(r"^tests=\((.*)\)", ci, re.MULTILINE)
     assert set(tests.split()) == {"test", "together"}
     assert re.search(r"^make .*\blint torch\b", ci, re.MULTILINE)
+
+
+def test_a_commit_is_held_against_what_make_lint_runs() -> None:
+    recipe = re.search(r"^lint: dev\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert recipe is not None
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    hooks = [hook for repo in config["repos"] for hook in repo["hooks"]]
+    wanted = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe[1].splitlines()]
+    assert [hook["entry"] for hook in hooks] == wanted
+    assert not any(hook["pass_filenames"] for hook in hooks)  # they judge the whole tree, as make lint does

@@ -1,7 +1,3 @@
-"""A policy written against 0.1 still works, and is told where things are now."""
-
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,3 @@
-"""The rooms: every package of weft has its tests, every folder of tests is a room, and the map shows all of them."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

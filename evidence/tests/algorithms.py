@@ -3,8 +3,6 @@
 Everything is looked at anew at every moment. Readings where the paper leaves a choice are those of its page in docs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,3 @@
-"""weft against the paper's algorithms written a second time: every job ends at the same moment."""
-
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

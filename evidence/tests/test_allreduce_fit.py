@@ -1,7 +1,3 @@
-"""The fit of a, b and eta finds constants that are known, and states how sure it is."""
-
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

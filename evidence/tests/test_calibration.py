@@ -1,7 +1,3 @@
-"""Calibration: the factor that is found makes the model say what was measured."""
-
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,3 @@
-"""Every claim that fails has its cause, and every cause is on the paper's page."""
-
-from __future__ import annotations
-
 import io
 import json
 import re

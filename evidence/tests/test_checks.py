@@ -1,7 +1,3 @@
-"""Claims are judged by what was measured, and can be checked one by one."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

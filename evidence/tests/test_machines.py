@@ -1,7 +1,3 @@
-"""Machines of a run: by hand, on spans that are written down."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Real TCP beside the simulator: the cases of `weft validate testbed`, and flow scheduling with its overhead."""
 
-from __future__ import annotations
-
 import pytest
 
 from live.tests.testbed.needs import need_testbed

@@ -1,7 +1,3 @@
-"""weft_evidence.real_tcp: what it reads of sockets; and flows that meet others on one link and on two, on real TCP."""
-
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

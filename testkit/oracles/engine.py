@@ -3,8 +3,6 @@
 The compiled kernel must agree with it bit for bit when skipping is off; tests hold one against the other.
 """
 
-from __future__ import annotations
-
 import math
 
 from testkit.oracles.job import RefBody, RefJob, RefNode, slow_factor

@@ -1,7 +1,5 @@
 """The fluid model in plain words: readable twin of fluid_kernel.py, solved to the end from the start."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """mcs for a few jobs: mcs_kernel.py does the same operations in the same order for thousands."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 FULL = 1e-6  # a NIC with no more than this part of its capacity left is full

@@ -1,7 +1,5 @@
 """shortest and shortest:patient for a few jobs: shortest_kernel.py does the same for thousands."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

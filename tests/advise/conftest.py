@@ -1,7 +1,3 @@
-"""What the tests of advice share."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Logs and outcomes that the tests of advice begin with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,3 @@
-"""Advice from a log: the replay, the verdict, and that the right stack wins where the answer is known."""
-
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

@@ -1,7 +1,3 @@
-"""The jobs of a log: what a window of it begins with, and on which days its work is done."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,3 @@
-"""The race: which windows of a log are drawn, who drops out, and what their times say."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

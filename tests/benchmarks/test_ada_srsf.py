@@ -1,8 +1,6 @@
 """The Ada-SRSF benchmark runs the experiment at full length. How long that takes is for `python -m benchmarks` to
 say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from benchmarks import available, load

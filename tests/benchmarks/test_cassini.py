@@ -1,7 +1,3 @@
-"""The CASSINI benchmark measures what it says."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

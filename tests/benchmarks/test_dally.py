@@ -1,7 +1,3 @@
-"""python -m benchmarks dally: it runs, on a little of it."""
-
-from __future__ import annotations
-
 from benchmarks import available, load
 
 

@@ -1,7 +1,3 @@
-"""The benchmark of the engine: what it counts, and that skipping and estimates hold what they promise."""
-
-from __future__ import annotations
-
 from benchmarks import load
 from benchmarks.engine import draining_flows, random_jobs, repeating_pairs
 

@@ -1,7 +1,5 @@
 """`python -m benchmarks flows`: every job runs and every figure is there. How long a decision takes is not tested."""
 
-from __future__ import annotations
-
 from benchmarks import available, load
 
 

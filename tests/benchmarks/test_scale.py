@@ -1,7 +1,3 @@
-"""python -m benchmarks scale: it runs, and every job of it ends."""
-
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import load

@@ -1,7 +1,3 @@
-"""The benchmark on Slurm runs, and its figures make sense."""
-
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import load

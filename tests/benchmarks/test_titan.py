@@ -1,7 +1,3 @@
-"""python -m benchmarks titan, on a small trace."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The benchmark of trace reading: what it reads and counts; how fast it is, is for `python -m benchmarks` to say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

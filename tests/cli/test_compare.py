@@ -1,7 +1,5 @@
 """`weft compare` on the command line: settings, sweeps, and the question before hours of runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

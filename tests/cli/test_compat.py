@@ -1,7 +1,5 @@
 """`weft compat`: its JSON, its picture, its errors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,3 @@
-"""Ctrl-C while worker processes run: one line, exit code 130, nobody left behind."""
-
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,3 @@
-"""The command line itself: help, exit codes, and that a failure is one line whatever it is."""
-
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`weft models`, `weft fit` and `weft profile`: what they print, and one line for what is wrong."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

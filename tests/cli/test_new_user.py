@@ -1,7 +1,3 @@
-"""What a new user stumbled over: each of these was once an overwritten file, a "bug in weft", or a silence."""
-
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`weft topology`: what it draws and what it says."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`weft trace`: what it prints, what it writes, and one line with exit code 2 for everything that is wrong."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

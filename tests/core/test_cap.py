@@ -1,7 +1,3 @@
-"""A cap on preemptions: so many running jobs give way to the jobs of one user within a window, and no more."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 from weft.core.cycle import Core

@@ -1,7 +1,3 @@
-"""A stack that needs what a world lacks is refused at start, with the reason."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

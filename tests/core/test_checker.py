@@ -1,7 +1,3 @@
-"""The checker: each kind of impossible decision is refused in words."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,3 @@
-"""Amended behaves as the dictionary that it stands for."""
-
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

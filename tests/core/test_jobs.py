@@ -1,7 +1,3 @@
-"""SortedJobs and GroupedQueue keep the order that sorting anew would give."""
-
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

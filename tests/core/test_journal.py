@@ -1,7 +1,3 @@
-"""The journal as the rows of the decision log."""
-
-from __future__ import annotations
-
 import polars as pl
 
 from weft.core.journal import MemoryJournal, rows

@@ -1,7 +1,3 @@
-"""The loop: drives a world to its end, to a time, or to an error."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,3 @@
-"""Drafts: copies that can be changed without touching what is."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.core.occupancy import Draft, Occupancy

@@ -1,7 +1,3 @@
-"""Any stack, any sequence of arrivals, failures, lost servers and withdrawals: never an impossible decision."""
-
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""A cycle costs what it changes: counted in function calls, which no busy machine can blur."""
-
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from types import FrameType

@@ -1,7 +1,3 @@
-"""The job table: every event moves a job and its GPUs as it should, and impossible reports are refused."""
-
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""The view: random streams, progress and what is refused."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.core.cycle import Core

@@ -1,7 +1,3 @@
-"""The 20-line guide runs as it is printed, and prints what it says."""
-
-from __future__ import annotations
-
 import contextlib
 import io
 import re

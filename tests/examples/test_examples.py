@@ -1,7 +1,3 @@
-"""Every example prints what the page beside it says, and so do the commands in the documentation."""
-
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

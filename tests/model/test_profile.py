@@ -1,7 +1,3 @@
-"""Profiles: what is refused, phases as graphs, and the lengths and volumes of an iteration."""
-
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import pytest

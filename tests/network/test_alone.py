@@ -1,7 +1,3 @@
-"""One iteration alone on the network: shares of NICs, Up phases, and CASSINI's figures."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.errors import InputError

@@ -1,7 +1,5 @@
 """The analytical hierarchy: equations of each kind of network, and overlap layer by layer."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

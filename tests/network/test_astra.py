@@ -5,8 +5,6 @@ refuses, and leaves an EndToEnd.csv of that form: two columns without a name, mi
 rows filled up to 50 cells. WEFT_ASTRA_SIM points at a real AnalyticalAstra, which is then run too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,3 @@
-"""Shapes: what of a placement matters to its cost."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,3 @@
-"""How fast jobs run alone at some size and spread."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.model.view import Spread

@@ -1,7 +1,3 @@
-"""One iteration alone: the same to the last bit as the engine's, and the same answer in both worlds."""
-
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

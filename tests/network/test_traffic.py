@@ -1,7 +1,3 @@
-"""One iteration alone on the network, link by link."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.model.profile import Phase, Profile

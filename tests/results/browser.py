@@ -1,7 +1,5 @@
 """A real browser looks at a report: Chromium without a window, through a page that measures the report in a frame."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,3 @@
-"""Plausible runs, made by a small first-come-first-served scheduler so that every frame agrees with every other."""
-
-from __future__ import annotations
-
 import heapq
 from collections import deque
 from collections.abc import Callable

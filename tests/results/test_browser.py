@@ -1,7 +1,3 @@
-"""Reports in a real browser, at a desk and on a phone: the verdict first, nothing cut or covered, values on hover."""
-
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,3 @@
-"""Paired comparison: intervals against cases computed by hand."""
-
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

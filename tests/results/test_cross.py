@@ -1,7 +1,3 @@
-"""Ranking a cross product, by hand."""
-
-from __future__ import annotations
-
 import pytest
 
 from tests.results.test_compare import fake

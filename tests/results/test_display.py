@@ -1,7 +1,3 @@
-"""Numbers as people read them."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.results.display import MISSING, amount, count, duration, number, percent, time_unit

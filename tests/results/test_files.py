@@ -1,7 +1,3 @@
-"""A run written and read back is the same run."""
-
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import fields

@@ -1,7 +1,3 @@
-"""The numbers of a run: keys, definitions, and quantiles of run-length data."""
-
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,3 @@
-"""The report: one file, everything in it, nothing fetched, nothing injected."""
-
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from html.parser import HTMLParser

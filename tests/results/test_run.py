@@ -1,7 +1,3 @@
-"""What a notebook shows of a run, and that the fixtures themselves are consistent."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import polars as pl

@@ -1,7 +1,3 @@
-"""Time series: against brute force on small runs, and conserved by thinning and binning."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -11,16 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.results.run import SPANS, RunResult
-from weft.results.series import (
-    Steps,
-    busy_gpus,
-    cluster_rows,
-    extent_s,
-    link_grid,
-    occupancy,
-    thin,
-    waiting_jobs,
-)
+from weft.results.series import Steps, busy_gpus, cluster_rows, extent_s, link_grid, occupancy, thin, waiting_jobs
 
 
 def value_at(steps: Steps, time: float) -> float:

@@ -1,7 +1,5 @@
 """Tables in terminals of any width: nothing is cut, and what is left out is named."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -1,7 +1,3 @@
-"""The Perfetto trace: valid, complete, and with slices that nest."""
-
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from dataclasses import replace

@@ -1,7 +1,3 @@
-"""Windows of a trace: how it is cut, the weights of replicates, and intervals against cases told by hand."""
-
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

@@ -1,7 +1,3 @@
-"""Paths that cannot be written are refused before anything runs."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

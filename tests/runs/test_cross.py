@@ -1,7 +1,5 @@
 """`weft compare --all`: what may run does, what may not is said; the same jobs for everybody; ranked and drawn."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

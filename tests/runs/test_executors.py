@@ -1,7 +1,3 @@
-"""Runs elsewhere: workers know the same policies."""
-
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`--executor dask`: a real scheduler and two real workers on this machine give the pool's answer, byte for byte."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

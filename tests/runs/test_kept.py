@@ -1,7 +1,3 @@
-"""Runs that are kept: what is found again, what is not, and what becomes of damaged files."""
-
-from __future__ import annotations
-
 import json
 import os
 import sys

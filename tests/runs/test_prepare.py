@@ -1,7 +1,3 @@
-"""What runs need is compiled beforehand, without the engine where that is possible."""
-
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,3 @@
-"""Worker processes: no signal is lost, and nobody is left behind."""
-
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,3 @@
-"""Cost models by name: a stranger's is built like ours, and what a scenario says beside it must be of its kind."""
-
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path

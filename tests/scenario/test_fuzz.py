@@ -1,7 +1,3 @@
-"""Whatever is written in a scenario or a job file, the answer is a value or one line; never another exception."""
-
-from __future__ import annotations
-
 import copy
 import tomllib
 from collections.abc import Iterator

@@ -1,7 +1,3 @@
-"""A scenario's models: files beside it (profiles, layer files, PipeDream graphs), and names with options."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -86,10 +82,7 @@ def test_files_of_other_simulators_and_options_run(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("models", "said"),
     [
-        (
-            '["vgg16[btach=4]"]',
-            "workload.models: model 'vgg16[btach=4]': 'btach' is no option of a model; did",
-        ),
+        ('["vgg16[btach=4]"]', "workload.models: model 'vgg16[btach=4]': 'btach' is no option of a model; did"),
         ('{"vgg16[batch=0]" = 1.0}', "batch is '0'; it must be a whole number"),
         ('["notes.txt"]', "notes.txt: it is no profile that weft wrote"),
     ],

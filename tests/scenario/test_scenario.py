@@ -1,7 +1,3 @@
-"""A scenario file is read as it is written, and whatever is wrong with it is said in one line."""
-
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

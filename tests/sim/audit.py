@@ -6,8 +6,6 @@
 - A GPU runs one task at a time; GPU seconds booked are those of the tasks.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable

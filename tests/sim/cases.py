@@ -4,8 +4,6 @@ A case is drawn from any `random.Random`: a seeded one, or one that Hypothesis c
 small round numbers about half of the time, so that many events fall on one instant, and odd ones otherwise.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """How the cases of cases.py are run, on the kernel or on its readable twin, and how two runs are compared."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Iterable

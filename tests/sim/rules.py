@@ -1,7 +1,5 @@
 """Rules for tests: what they answer depends on slots, rows and a seed, so that both engines get the same answers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

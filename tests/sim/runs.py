@@ -1,7 +1,5 @@
 """Small random simulations, and an engine that keeps account of what was attached to it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 C is a link's capacity, B the bytes of a flow, c seconds of computing, N iterations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

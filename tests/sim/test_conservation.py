@@ -1,7 +1,3 @@
-"""Nothing is created: bytes, bandwidth and GPU seconds, on random runs with stops, and on whole simulations."""
-
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

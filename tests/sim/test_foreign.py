@@ -1,7 +1,3 @@
-"""Foreign flows: who gets how much of a link that is shared with others."""
-
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

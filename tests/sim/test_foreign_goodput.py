@@ -1,7 +1,3 @@
-"""What foreign traffic delivers beside jobs."""
-
-from __future__ import annotations
-
 import pytest
 
 import weft
@@ -34,11 +30,7 @@ SMALL = {
     "workload": {
         "source": "jobs",
         "job": [
-            {
-                "model": "vgg16@ada-srsf[parallel=parameter-server,servers=1,apart=true]",
-                "gpus": 2,
-                "iterations": 3,
-            }
+            {"model": "vgg16@ada-srsf[parallel=parameter-server,servers=1,apart=true]", "gpus": 2, "iterations": 3}
         ],
     },
     "stack": {"order": "fifo", "place": "first-fit", "pace": "equal"},

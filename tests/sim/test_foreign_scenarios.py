@@ -1,7 +1,3 @@
-"""Foreign flows and packet loss in scenarios: what they cost whom, and what is refused."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,3 @@
-"""What a job sends, alone, under a pace that opens collectives: by arithmetic, and held against a run."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

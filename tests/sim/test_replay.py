@@ -1,7 +1,5 @@
 """`weft replay`: what the job file says is what happens. Each test states its equation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -38,10 +36,7 @@ def finishes(result: Any) -> dict[str, float]:
 
 def test_the_example_of_the_documentation() -> None:
     """VGG16 at 45 of 50 Gbit/s: 141 ms of computing and 641.25 MB at 45 Gbit/s (114 ms): 255 ms an iteration."""
-    phases = [
-        {"compute_s": 0.141},
-        {"compute_s": 0.0, "bytes": 641250000.0, "flows": {"l0": 1}, "demand_gbps": 45},
-    ]
+    phases = [{"compute_s": 0.141}, {"compute_s": 0.0, "bytes": 641250000.0, "flows": {"l0": 1}, "demand_gbps": 45}]
     gate = {"epoch_s": 0.12, "period_s": 0.255, "task": 0, "tolerance": 0.05}
     result = replay([job("a", *phases, iterations=100, gate=gate, start_s=0)], {"sharing": "max-min"}, gbps=50)
     assert result["makespan_s"] == pytest.approx(0.12 + 100 * 0.255, rel=1e-9)

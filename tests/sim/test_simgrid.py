@@ -3,8 +3,6 @@
 Runs are short: contended runs amplify the least difference, so long ones of any two programs drift apart.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from typing import Any

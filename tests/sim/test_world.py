@@ -1,7 +1,3 @@
-"""The simulated world: held to the promises of every world, and to what its results say."""
-
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

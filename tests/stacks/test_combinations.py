@@ -1,7 +1,3 @@
-"""Combinations: which there are, and how options name them."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.errors import StackError

@@ -1,7 +1,3 @@
-"""Policies by name: built in, by hand, by entry point; near misses are named."""
-
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator
@@ -147,16 +143,8 @@ def test_installed_by_another_package(other_package: Path) -> None:
 @pytest.mark.parametrize(
     ("layer", "name", "text"),
     [
-        (
-            "place",
-            "lost",
-            "place lost: its package names other_policies:Lost, which cannot be loaded (Attribute",
-        ),
-        (
-            "pace",
-            "absent",
-            "pace absent: its package names no_such_module:Pace, which cannot be loaded (ModuleNot",
-        ),
+        ("place", "lost", "place lost: its package names other_policies:Lost, which cannot be loaded (Attribute"),
+        ("pace", "absent", "pace absent: its package names no_such_module:Pace, which cannot be loaded (ModuleNot"),
         ("place", "no-policy", "place no-policy: its package names other_policies:VALUE, which is no policy class; "),
     ],
 )

@@ -50,7 +50,7 @@ def test_settings_come_in_any_order_with_commas(layer: str, text: str, name: str
         ("place", "titan:best", "'best' is not known; behind the colon write printed|plus, "),
         ("place", "titan:0", "0: it takes a number more than 0"),
         ("planners", "themis:1.5,600", "1.5: it takes a number from 0 and less than 1"),
-        ("planners", "themis:0.5,60,7", "7 is there twice"),
+        ("planners", "themis:0.5,60,7", "'7' is not known"),
         ("place", "lwf:1.5", "1.5: it takes a whole number from 0"),
         ("pace", "flow:slot=30", "slot=30: slot takes a number from 0.1ms to 10000ms"),
         ("interleave", "cassini:metric=most", "metric=most: metric takes one of mean, tail, racks"),

@@ -1,7 +1,3 @@
-"""Stacks from names: grammar, replaced layers, contradictions in words."""
-
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,10 +149,7 @@ def test_a_joint_planner_has_no_order_or_place_to_replace(layer: str) -> None:
         ({"name": "srsf[place=ff"}, "write what is replaced as NAME[place=ff]"),
         ({"name": "joint[place=ff]"}, "place ff cannot be used with joint"),
         ({"name": "ada-srsf:x"}, "write adadual, or adadual:K"),
-        (
-            {"name": "srsf+shifty", "pace": "single"},
-            "single holds transfers back, which undoes the time-shifts",
-        ),
+        ({"name": "srsf+shifty", "pace": "single"}, "single holds transfers back, which undoes the time-shifts"),
         ({"name": "srsf+shifty", "place": "random:shared"}, "shifty assumes that a GPU has one job"),
         ({"name": "tiresias:0"}, "stack tiresias:0: las:0: the lease in seconds: '0' must be a number from 1 on"),
     ],

@@ -1,7 +1,3 @@
-"""The stack weft runs in every world: what a world lacks is left out and said."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,3 @@
-"""The suites for planners, interleaves and paces: one that is wrong in one way is caught for that."""
-
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar

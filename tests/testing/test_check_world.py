@@ -1,7 +1,3 @@
-"""The suite for worlds: the toy world passes; worlds that are wrong in one way are caught for that."""
-
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,3 @@
-"""ToyWorld: its few rules, each worked out by hand."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.model import (

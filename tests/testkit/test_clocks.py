@@ -1,7 +1,3 @@
-"""A test of measured times runs again where the machine stood still meanwhile, whether it passed or failed."""
-
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,8 +1,6 @@
 """Tests draw a quarter of their random cases. WEFT_THOROUGH asks for a share of those that tests draw themselves, and
 for all those of Hypothesis."""
 
-from __future__ import annotations
-
 import pytest
 
 from testkit.draws import examples, thorough

@@ -1,7 +1,3 @@
-"""Where no Slurm can be started the reason is told; another installation is taken by its prefix."""
-
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

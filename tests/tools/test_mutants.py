@@ -1,7 +1,5 @@
 """The lists of mutants fit the sources: `make mutants`, which takes long, is then about the tests alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tools.mutant_list import MUTANTS as ENGINE

@@ -1,7 +1,3 @@
-"""weft.progress: harmless without weft, quick when nobody answers, and light."""
-
-from __future__ import annotations
-
 import json
 import socket
 import subprocess

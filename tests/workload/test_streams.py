@@ -1,7 +1,3 @@
-"""Random streams: the same draws everywhere, independent purposes, and the distributions that they claim."""
-
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""Ada-SRSF: the claims are the paper's, one of them can be run alone, and no byte is made up on the way."""
-
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -16,16 +12,7 @@ from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
 from weft.workload import zoo
 from weft_evidence import reproduce
-from weft_evidence.ada_srsf import (
-    CLAIMS,
-    KAPPAS,
-    MEMORY,
-    RELEASED,
-    RELEASED_16GB,
-    RELEASED_COMPARED,
-    TABLE_IV,
-    TABLE_V,
-)
+from weft_evidence.ada_srsf import CLAIMS, KAPPAS, MEMORY, RELEASED, RELEASED_16GB, RELEASED_COMPARED, TABLE_IV, TABLE_V
 from weft_evidence.ada_srsf.sweeps import ETA, SWEEPS, B, drawn, paper_scenario, run_sweep
 from weft_evidence.claims import Reproduction, Request
 from weft_evidence.report import claims_table, gpu_shares, render

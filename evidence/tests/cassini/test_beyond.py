@@ -1,7 +1,3 @@
-"""Studies beyond the paper: each shows what its page says."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

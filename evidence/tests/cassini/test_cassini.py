@@ -1,7 +1,3 @@
-"""CASSINI: what is fitted fits, what is predicted is a prediction, and claims are checked one by one."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.errors import InputError

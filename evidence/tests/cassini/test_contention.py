@@ -1,7 +1,3 @@
-"""How much there is to gain: against a job alone on the same GPUs."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """ECN estimate: the model's own equations, and that overlap is what marks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,3 @@
-"""CASSINI on real TCP: what is read from the logs of jobs."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

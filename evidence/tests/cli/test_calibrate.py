@@ -1,7 +1,3 @@
-"""weft calibrate: within 1 % of what was measured, and a file that says the same."""
-
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

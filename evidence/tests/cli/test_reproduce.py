@@ -1,7 +1,3 @@
-"""weft reproduce: one JSON shape for every paper, a table otherwise."""
-
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

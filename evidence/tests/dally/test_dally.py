@@ -1,7 +1,3 @@
-"""Dally: the published numbers agree with each other, one claim can be run alone, and reasons can be asked for."""
-
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

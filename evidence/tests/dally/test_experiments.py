@@ -1,7 +1,5 @@
 """Table I with the authors' factors, as docs/papers/dally.md has it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

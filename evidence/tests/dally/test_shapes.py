@@ -1,7 +1,3 @@
-"""ByShape: calibrated to one machine, dearer the further apart, and used by a scenario that names it."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""The table of jobs that meet only the traffic of others."""
-
 from weft.scenario import Scenario
 from weft.scenario.shipped import scenario_path
 from weft_evidence.flows.experiments import UNCONTENDED, uncontended

@@ -1,7 +1,3 @@
-"""Flow scheduling's claims: scenarios that load, stacks that can be made, and a laboratory to be checked by hand."""
-
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,3 @@
-"""What foreign traffic delivers where no job sends."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.network.topologies import build_cluster
@@ -14,9 +10,7 @@ def test_what_others_deliver_alone_by_hand() -> None:
     same server. By 0.5 s they have delivered nothing, by 2 s 4 bytes, by 2.5 s 2 + 3 more, by 4 s 2 + 3 + 10 more."""
     cluster = build_cluster("single-switch", servers=3, nic_gbps=8e-8)
     names = [server.name for server in cluster.servers]
-    network = NetworkSpec(
-        foreign=(Foreign(names[0], names[1], 1.0, 3.0, 4.0), Foreign(names[0], names[2], 2.0)),
-    )
+    network = NetworkSpec(foreign=(Foreign(names[0], names[1], 1.0, 3.0, 4.0), Foreign(names[0], names[2], 2.0)))
     assert delivered_alone(cluster, network, 0, [0.5, 2.0, 2.5, 4.0]) == pytest.approx([0.0, 4.0, 9.0, 24.0])
     lossy = NetworkSpec(packet_loss=0.5, foreign=(Foreign(names[0], names[1], 0.0, 10.0, 1e-9),))
     assert delivered_alone(cluster, lossy, 0, [2.0, 4.0]) == pytest.approx([1e-9, 2e-9])  # half of it arrives

@@ -1,7 +1,3 @@
-"""flow-prototype: its settings, and what each changes in what hosts plan."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

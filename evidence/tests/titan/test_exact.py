@@ -1,7 +1,3 @@
-"""The exact solver, held against trying everything; Titan held against it."""
-
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The placers and tables with which docs/papers/titan.md varies what the paper does not state."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

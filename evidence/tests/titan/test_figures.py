@@ -1,7 +1,3 @@
-"""Names in the paper's pictures that find their place."""
-
-from __future__ import annotations
-
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from weft.results.pictures.style import new_figure

@@ -1,7 +1,3 @@
-"""weft reproduce titan: what needs no long run, and one short trace run measured by hand."""
-
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The table of what each rule of `weft` is worth: its first row is that of the page, and a rule that is gone shows."""
 
-from __future__ import annotations
-
 from unittest.mock import patch
 
 import pytest

@@ -1,7 +1,3 @@
-"""What the stack weft is held to: scenarios that load, rivals that can run, seeds apart, and how waits are counted."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

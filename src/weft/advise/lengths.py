@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 
+from weft.advise.site import ANY
 from weft.runs.run import Task, run_task
 from weft.scenario import Scenario
 from weft.scenario.build import Layers
@@ -60,6 +61,14 @@ def fit(task: Task) -> dict[str, float]:
 def shortened(frame: pl.DataFrame, parts: Mapping[str, float]) -> pl.DataFrame:
     """The jobs with fitted lengths; a job without a fit keeps its length."""
     part = frame["job_id"].replace_strict(dict(parts), default=1.0, return_dtype=pl.Float64)
+    return frame.with_columns((pl.col("duration_s") * part).alias("duration_s"))
+
+
+def elsewhere(frame: pl.DataFrame, faster: Mapping[str, float]) -> pl.DataFrame:
+    """The jobs with the lengths that they have on other GPUs: for each model the part of its length here."""
+    if not faster:
+        return frame
+    part = frame["model"].replace_strict(dict(faster), default=faster.get(ANY, 1.0), return_dtype=pl.Float64)
     return frame.with_columns((pl.col("duration_s") * part).alias("duration_s"))
 
 

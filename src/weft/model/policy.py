@@ -171,9 +171,8 @@ class Policy(ABC):  # noqa: B024 - each layer has its own question
 
 def _read(part: str, known: Mapping[str, Setting], found: Mapping[str, Any]) -> tuple[str, Any]:
     """Which setting a part of a text is, and its value."""
-    free = [name for name, how in known.items() if how.alone and name not in found]
     for name, how in known.items():
-        if how.alone and name in found and free:
+        if how.alone and name in found:
             continue
         try:
             value = how.read(part)

@@ -1,7 +1,3 @@
-"""Dealt: the same GPUs as the place inside, with ranks where they have to send less."""
-
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest
@@ -59,12 +55,7 @@ def test_two_servers_of_four_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "plain", "dealt"),
-    [
-        ((3, 6, 7), 3.0, 1.0),
-        ((2, 3, 6, 7), 2.0, 1.0),
-        ((2, 3, 5, 6, 7), 1.5, 1.0),
-    ],
+    ("free", "plain", "dealt"), [((3, 6, 7), 3.0, 1.0), ((2, 3, 6, 7), 2.0, 1.0), ((2, 3, 5, 6, 7), 1.5, 1.0)]
 )
 def test_small_jobs_by_hand(free: tuple[int, ...], plain: float, dealt: float) -> None:
     """All free GPUs of two servers, K bytes. Three ranks: 1 hands K to 0 and gets it back, 2 K; 0 and 2 exchange K/2

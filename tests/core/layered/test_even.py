@@ -1,7 +1,3 @@
-"""Even: what a place answers when it is held to equal shares."""
-
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

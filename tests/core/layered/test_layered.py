@@ -1,7 +1,3 @@
-"""order + place: who is served, who gives way, and how little is asked when nothing can be done."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,3 @@
-"""Serving claims that are read once: passing large jobs by size changes nothing but the time that it takes."""
-
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

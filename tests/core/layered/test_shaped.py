@@ -1,7 +1,3 @@
-"""Shaped: jobs that must have a number of workers on each of their servers, under every place."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

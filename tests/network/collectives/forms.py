@@ -1,7 +1,5 @@
 """What collectives are held against: Table I of the Ada-SRSF paper, the order of a ring, and the links of servers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import log2
 

@@ -1,7 +1,3 @@
-"""Stages of every collective: each worker ends with what it should, and sends what the formula says."""
-
-from __future__ import annotations
-
 from math import ceil, log2
 
 import pytest

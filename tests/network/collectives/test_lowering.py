@@ -1,7 +1,3 @@
-"""Lowering: bytes on links add up to what the collective sends between servers, for any placement."""
-
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from itertools import pairwise

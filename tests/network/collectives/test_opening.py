@@ -1,7 +1,3 @@
-"""Opening: the bytes and links of lock step, as single flows that keep step; chunks and feeds by hand."""
-
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

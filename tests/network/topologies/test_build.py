@@ -1,15 +1,7 @@
-"""Topologies by name: every kind, its units, and refusals with their remedy."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.errors import ScenarioError
-from weft.network.topologies import (
-    TOPOLOGIES,
-    Cable,
-    build_cluster,
-)
+from weft.network.topologies import TOPOLOGIES, Cable, build_cluster
 from weft.network.topologies.fabric import MAX_SERVERS
 
 GOOD: list[tuple[str, dict[str, object], int, int]] = [  # kind, fields, servers, links

@@ -1,7 +1,3 @@
-"""Topology files: Slurm trees and blocks, node/rack tables; every malformed file ends in one line with its place."""
-
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,11 +9,7 @@ from testkit.draws import examples
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.network.topologies import Machine, tier_summary
-from weft.network.topologies.files import (
-    parse_rack_csv,
-    parse_slurm_topology,
-    read_topology,
-)
+from weft.network.topologies.files import parse_rack_csv, parse_slurm_topology, read_topology
 from weft.network.topologies.hostlist import compress
 
 FAST = settings(max_examples=examples(100), deadline=None)
@@ -192,11 +184,7 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
 
 
 @FAST
-@given(
-    st.lists(st.integers(1, 5), min_size=1, max_size=6),
-    st.none() | st.integers(1, 800),
-    st.floats(0.5, 8),
-)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.none() | st.integers(1, 800), st.floats(0.5, 8))
 def test_slurm_tree_round_trip(sizes: list[int], speed: int | None, ratio: float) -> None:
     """What is written as a leaf-spine comes back with its racks, and every uplink keeps the ratio or the speed."""
     first, lines = 0, []

@@ -1,7 +1,3 @@
-"""Hostlists: Slurm's examples, round trips, and refusals instead of tracebacks."""
-
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

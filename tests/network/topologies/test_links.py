@@ -1,7 +1,3 @@
-"""Topologies given cable by cable: shortest paths, detours, and refusals with their remedy."""
-
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -9,13 +5,7 @@ import pytest
 from tests.network.topologies.test_topologies import assert_path
 from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
-from weft.network.topologies import (
-    Cable,
-    EcmpRouter,
-    Machine,
-    Via,
-    from_cables,
-)
+from weft.network.topologies import Cable, EcmpRouter, Machine, Via, from_cables
 
 
 def test_cables_take_shortest_paths() -> None:

@@ -1,7 +1,5 @@
 """Topologies: counts by hand, capacities by equation, routes that are real paths, refusals with their remedy."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

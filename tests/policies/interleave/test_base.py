@@ -1,7 +1,3 @@
-"""none: the first candidate as it is."""
-
-from __future__ import annotations
-
 from weft.policies.interleave.base import NoInterleave
 from weft.testing import check_interleave
 

@@ -1,7 +1,3 @@
-"""defrag: jobs that keep a machine busy alone move into fragments, once in a period."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.core.cycle import Core

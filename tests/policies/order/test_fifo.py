@@ -1,7 +1,3 @@
-"""fifo: order of submission, strict or backfilling."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.core.cycle import Core

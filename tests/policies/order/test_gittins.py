@@ -1,7 +1,3 @@
-"""gittins: the index of Tiresias over the services of finished jobs, inside the queues of 2D-LAS."""
-
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,3 @@
-"""las: least attained GPU seconds first, continuous (Dally's Tiresias) and in queues (Tiresias' own)."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.core.cycle import Core

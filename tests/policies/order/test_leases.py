@@ -1,7 +1,3 @@
-"""Leases of their own (nw-sens, las): whose lease is over when, who is offered what, and who wins a tie."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.core.cycle import Core

@@ -1,7 +1,3 @@
-"""nw-sens: who was slowed down most goes first; leases end, and saved state is kept."""
-
-from __future__ import annotations
-
 import json
 
 import pytest

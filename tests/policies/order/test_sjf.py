@@ -1,7 +1,3 @@
-"""sjf: shortest job first, whatever its size."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.core.cycle import Core

@@ -1,7 +1,3 @@
-"""srsf: remaining compute time x GPUs."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -30,10 +26,7 @@ def test_service_counts_gpus() -> None:
     assert decisions[0].reason == "shortest remaining service first: 80 GPU s; tightest fit on 2 servers"
 
 
-@pytest.mark.parametrize(
-    ("order", "expected"),
-    [("srsf", "bca"), ("srsf:size", "acb"), ("srsf:length", "bca")],
-)
+@pytest.mark.parametrize(("order", "expected"), [("srsf", "bca"), ("srsf:size", "acb"), ("srsf:length", "bca")])
 def test_size_and_length(order: str, expected: str) -> None:
     """GPUs 1, 4, 2; compute 90, 10, 30 s; service 90, 40, 60 GPU s."""
     core = Core(resolve("srsf", order=order), ToyWorld(toy_cluster(), []))

@@ -1,7 +1,3 @@
-"""time-slice: turns of equal length, and a better place when one is free (Gandiva)."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.core.cycle import Core

@@ -1,7 +1,3 @@
-"""weft: least expected service first, what a restart costs, the bound on waiting, and sizes."""
-
-from __future__ import annotations
-
 import tomllib
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,3 @@
-"""adadual: Theorems 1 and 2 of the Ada-SRSF paper, and their extension beyond two, by brute force over start times."""
-
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,3 @@
-"""at-most: SRSF(n)'s rule."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.errors import StackError

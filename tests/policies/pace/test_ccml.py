@@ -1,7 +1,3 @@
-"""CCML: which jobs are compatible, and what unfairness among those does, by hand."""
-
-from __future__ import annotations
-
 import math
 from itertools import combinations, product
 

@@ -1,7 +1,3 @@
-"""Every pace that sets rates, under several orders and places, and with CASSINI's shifts: all jobs are finished."""
-
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,3 @@
-"""fair: everything at once."""
-
-from __future__ import annotations
-
 from weft.policies.pace.admission import Fair
 from weft.policies.pace.base import Admission
 from weft.testing import check_pace

@@ -1,7 +1,3 @@
-"""flow: what the batch of all hosts decides, and its settings."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numba import njit

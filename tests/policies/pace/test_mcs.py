@@ -1,7 +1,3 @@
-"""MCS: the kernel against its plain twin; what a coflow may have of NICs."""
-
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

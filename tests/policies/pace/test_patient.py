@@ -1,7 +1,3 @@
-"""shortest:patient: how long foreign flows will stay is learned, and a job pushes them aside or waits for them."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

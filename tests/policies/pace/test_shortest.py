@@ -1,7 +1,3 @@
-"""shortest: what others are owed, who of ours goes first, and how it is told of others."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""TCP as a fluid model, and the baselines of flow scheduling side by side, by hand."""
-
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""affinity: Gandiva's servers of one job size."""
-
-from __future__ import annotations
-
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.model import Start

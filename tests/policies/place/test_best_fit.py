@@ -1,7 +1,3 @@
-"""best-fit: fewest servers, then fewest racks, then the tightest fit; held against an exhaustive search."""
-
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""elasticflow: best fit, powers of two, whole idle machines beyond one."""
-
-from __future__ import annotations
-
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.model import Start

@@ -1,7 +1,3 @@
-"""first-fit: the lowest numbers that will do."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -48,8 +44,8 @@ def test_parameter() -> None:
     [
         (FirstFit(), "are free"),
         (RandomPlace(), "are free"),
-        (FirstFit(shared=True), "have memory for it"),
-        (RandomPlace(shared=True), "have memory for it"),
+        (FirstFit(shares_gpus=True), "have memory for it"),
+        (RandomPlace(shares_gpus=True), "have memory for it"),
     ],
 )
 def test_what_is_missing_is_said(place: Place, words: str) -> None:

@@ -1,7 +1,3 @@
-"""hived: fragments first, the largest that the rest of the job fills."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

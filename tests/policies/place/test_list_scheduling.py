@@ -1,7 +1,3 @@
-"""ls: the GPUs with the least work left, wherever they are."""
-
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

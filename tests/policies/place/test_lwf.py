@@ -1,7 +1,3 @@
-"""The ledger: (compute + communication) x iterations left x GPUs, from the view alone."""
-
-from __future__ import annotations
-
 import numpy as np
 
 from weft.core.cycle import Core

@@ -1,7 +1,3 @@
-"""packing: two jobs on the same GPUs, as long as it pays (Gandiva)."""
-
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,3 @@
-"""random: at random, and each job has its own."""
-
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

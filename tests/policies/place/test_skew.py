@@ -1,7 +1,3 @@
-"""skew: skewed models on the fewest servers or not at all, the others anywhere (Tiresias)."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -10,6 +6,7 @@ from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Job, Start
+from weft.model.reason import because
 from weft.model.view import Spread
 from weft.policies.place.skew import Skew, skew_of
 from weft.stacks import resolve
@@ -52,7 +49,7 @@ def test_by_hand() -> None:
         (10.0, "alex", (4, 5, 6, 7)),
     ]  # fmt: skip
     waits = [d.reason for _, _, d in entries if d.job == "alex" and not isinstance(d, Start)]
-    assert waits[0] == "wants 4 GPUs; fewer are on offer"
+    assert waits[0] == because("weft.no-room", gpus=4, there="are on offer")
 
 
 def test_fewest_servers() -> None:

@@ -1,7 +1,3 @@
-"""tight: the closest place, or waiting for it while that pays; moving there; ranks dealt out."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,3 @@
-"""tight: machines are kept for whoever is overdue, so that no job starves."""
-
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,3 @@
-"""Themis' auction: the product of valuations against brute force, payments by hand, and many bidders."""
-
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable

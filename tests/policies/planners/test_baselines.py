@@ -1,7 +1,5 @@
 """random and ideal: conform; at random; a cluster each (docs/baselines/random.md, ideal.md)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

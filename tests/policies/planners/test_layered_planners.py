@@ -1,7 +1,3 @@
-"""order + place as planners, in every combination of layers that come with weft."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.core.layered import Layered

@@ -1,7 +1,5 @@
 """pollux: conforms; goodput and its fit; a decision sequence computed by hand (docs/baselines/pollux.md)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

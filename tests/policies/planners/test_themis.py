@@ -1,7 +1,5 @@
 """themis: conforms; decision sequences computed by hand (docs/baselines/themis.md)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,3 @@
-"""Pictures of an iteration: text for the terminal, SVG for files."""
-
-from __future__ import annotations
-
 from io import StringIO
 from pathlib import Path
 
@@ -9,13 +5,7 @@ import pytest
 from rich.console import Console
 
 from weft.errors import InputError
-from weft.results.pictures.iteration import (
-    Block,
-    IterationPicture,
-    Rate,
-    draw_iteration,
-    iteration_figure,
-)
+from weft.results.pictures.iteration import Block, IterationPicture, Rate, draw_iteration, iteration_figure
 from weft.results.pictures.style import save_picture
 
 

@@ -1,6 +1,4 @@
-"""Labels and legends that find their place."""
-
-from __future__ import annotations
+import re
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -32,3 +30,13 @@ def test_a_legend_lies_below_the_axes(n: int) -> None:
     legend = figure.legends[0].get_window_extent(canvas.get_renderer())
     assert legend.y1 <= axes.get_window_extent().y0
     assert legend.x1 <= figure.bbox.x1 + 1
+
+
+@pytest.mark.parametrize("kind", ["log", "symlog"])
+def test_logarithmic_axes_have_numbers_and_no_tex(kind: str) -> None:
+    figure, (axes,) = new_figure(4, 3)
+    axes.plot([1e-3, 1.0, 5e4], [1, 2, 3])
+    axes.set_xscale(kind)  # type: ignore[arg-type]
+    svg = inline_svg(figure, "f")
+    assert "mathdefault" not in svg
+    assert {">1,000<", ">10,000<"} & {f">{text}<" for text in re.findall(r">([\d,.]+)<", svg)}

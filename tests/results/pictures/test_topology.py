@@ -1,7 +1,3 @@
-"""Drawings of a cluster: what they must say, that they stay readable at any size, and that the SVG stands alone."""
-
-from __future__ import annotations
-
 import re
 from io import StringIO
 from xml.etree import ElementTree

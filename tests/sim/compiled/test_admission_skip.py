@@ -1,7 +1,3 @@
-"""Admission by ratio while another component catches up: nobody is let in at a moment that has passed."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import weft

@@ -1,7 +1,3 @@
-"""Components that are parked at a measured or computed pace."""
-
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""Computed paces: the kernel against its readable twin, whatever jobs came and went before."""
-
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""Whether kernels must be compiled first, which is announced since it takes long."""
-
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Max-min fair rates: properties of the readable solver, and the kernel against filling in exact fractions."""
-
 from __future__ import annotations
 
 import math

@@ -1,8 +1,6 @@
 """Rows of the engine's arrays: with NUMBA_BOUNDSCHECK=1 no index outside an array goes unnoticed, and integers are wide
 wherever compiled code sees them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -5,8 +5,6 @@ apart. Three jobs on a link, or periods without a common multiple, amplify round
 chaotic, two plain runs of them agree only until the first late digit matters, and `exact = false` is there for them.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from typing import Any
@@ -15,12 +13,7 @@ import numpy as np
 import pytest
 
 from testkit.draws import thorough
-from tests.sim.cases import (
-    FEATURES,
-    draw_case,
-    draw_features,
-    plain,
-)
+from tests.sim.cases import FEATURES, draw_case, draw_features, plain
 from tests.sim.driver import differences, lone_links, run_case, well_posed
 from weft.model.plan import Gate
 from weft.sim.engine import Engine, EngineSpec

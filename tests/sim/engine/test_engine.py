@@ -1,7 +1,3 @@
-"""The engine's own promises to its callers."""
-
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,3 @@
-"""Gates: when the transfers of a job may start, and what a job waits for."""
-
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,3 @@
-"""Admission by a rule in Python: the same physics, asked instead of told."""
-
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -1,7 +1,3 @@
-"""What a rule is told of stopped transfers, and answers that no network could apply, on both engines."""
-
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,3 @@
-"""The event engine under rules that set rates: what every pace keeps to, and times and shares by arithmetic."""
-
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

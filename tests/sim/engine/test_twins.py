@@ -3,8 +3,6 @@
 Features are drawn together, since faults live where two of them meet; which pairs met is counted and reported.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
@@ -16,17 +14,7 @@ from hypothesis import strategies as st
 
 from testkit.draws import share, thorough
 from testkit.oracles.engine import ReferenceEngine
-from tests.sim.cases import (
-    FEATURES,
-    Case,
-    JobCase,
-    Stay,
-    all_pairs,
-    draw_case,
-    draw_features,
-    plain,
-    without,
-)
+from tests.sim.cases import FEATURES, Case, JobCase, Stay, all_pairs, draw_case, draw_features, plain, without
 from tests.sim.driver import differences, lone_links, run_case, well_posed
 from weft.sim.engine import EngineSpec
 from weft.sim.engine.program import compute_node, transfer_node

@@ -1,7 +1,5 @@
 """Arrival processes against their equations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

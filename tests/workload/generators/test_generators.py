@@ -1,7 +1,3 @@
-"""Generators: what is exact is exact, what is drawn is seeded, and a load is the load asked for."""
-
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from pathlib import Path

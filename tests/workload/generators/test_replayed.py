@@ -1,7 +1,3 @@
-"""Jobs from traces: replayed with real arrivals, or drawn from a trace as from a distribution."""
-
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

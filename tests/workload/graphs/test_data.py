@@ -1,7 +1,3 @@
-"""Data parallelism: buckets as PyTorch makes them, overlap with the backward pass."""
-
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,3 @@
-"""Pipelines, tensor parallelism and their hybrids."""
-
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What a layer file adds up to."""
 
-from __future__ import annotations
-
 from weft.workload.profiles.layers import CYCLE_S, LayerFile
 
 

@@ -1,7 +1,3 @@
-"""Profile files: what is written is read back; what is damaged gets one line."""
-
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,3 @@
-"""ASTRA-sim layer files with their quirks, and PipeDream profiles."""
-
-from __future__ import annotations
-
 import gzip
 import os
 from pathlib import Path

@@ -1,7 +1,3 @@
-"""Every format on hand-written rows: the jobs in it, and the line of each row that is none."""
-
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,3 @@
-"""Damaged files never end in anything but a one-line TraceError, and no row is ever lost from the account."""
-
-from __future__ import annotations
-
 import gzip
 import json
 import tempfile

@@ -1,7 +1,3 @@
-"""JSON lists: elements one by one whatever the chunk size, and how reading goes on after a broken one."""
-
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,3 @@
-"""Folders, writing and sampling."""
-
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

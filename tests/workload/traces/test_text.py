@@ -1,7 +1,3 @@
-"""Lines of text: numbers that stay right, damage that stays in its line, files that cannot be read at all."""
-
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,3 @@
-"""Files as models: profiles of weft, ASTRA-sim layer files and PipeDream graphs, told by their content."""
-
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -76,11 +72,7 @@ def test_what_a_file_fixes_cannot_be_asked_for(tmp_path: Path) -> None:
         (f"{layers}[parallel=data]", 2, "it says itself what is sent; leave parallel out"),
         (f"{tasks}[parallel=tensor]", 2, "it says itself what is sent; leave parallel out"),
         (f"{tasks}", 3, "a graph for 2 workers, not 3"),
-        (
-            f"{measured}[parallel=tensor]",
-            2,
-            "measurements know no layers, so parallel tensor is not possible",
-        ),
+        (f"{measured}[parallel=tensor]", 2, "measurements know no layers, so parallel tensor is not possible"),
         (f"{graph}[parallel=pipeline]", 3, "3 pipeline stages for 2 layers"),
         (f"{graph}[parallel=embedding]", 3, "no embedding tables"),
     ):

@@ -1,7 +1,3 @@
-"""Names, aliases and variants of the zoo."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.errors import InputError

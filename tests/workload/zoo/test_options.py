@@ -1,7 +1,3 @@
-"""Options behind a model's name: the same as the keyword arguments, and one line for what is wrong."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

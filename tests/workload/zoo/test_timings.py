@@ -1,7 +1,3 @@
-"""Compute times: measured ones as they are, others by the stated rules and labelled."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

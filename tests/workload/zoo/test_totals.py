@@ -1,7 +1,3 @@
-"""Parameter totals of the layer tables against the numbers that the architectures are known by."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.workload import zoo

@@ -3,8 +3,6 @@
 The formulas are written from the architecture's layers, not from the code that builds the graphs.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 from math import isclose
 

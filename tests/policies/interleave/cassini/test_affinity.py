@@ -1,7 +1,3 @@
-"""The affinity graph: merged links, loops, and Theorem 1 as it can be said."""
-
-from __future__ import annotations
-
 from fractions import Fraction
 from math import gcd
 

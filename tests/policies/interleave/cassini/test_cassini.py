@@ -1,7 +1,3 @@
-"""cassini: conforms, gates what fits, says what it leaves; a compatible pair runs as if alone."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,3 @@
-"""Rotations: the kernel against its plain twin, against every grid, and against an integer program (HiGHS)."""
-
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

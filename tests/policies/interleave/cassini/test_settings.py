@@ -1,7 +1,3 @@
-"""cassini's options: what is read, and what is refused with the reason."""
-
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,3 @@
-"""delay: Algorithm 1 (offers taken or declined by tier) and Algorithm 2 (tuned timers)."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 from statistics import fmean, stdev
 

@@ -1,7 +1,5 @@
 """titan: the corrected algorithms, the printed ones, the example of section II, H, and the bandwidth constraint."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
