@@ -1,16 +1,22 @@
 from dataclasses import replace
 
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weft.core import loop
 from weft.core.cycle import Core
+from weft.core.decide import Amended
+from weft.core.journal import MemoryJournal, rows
 from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.errors import DecisionError
-from weft.model import Candidate, NodeDown, NodeUp, Plan, Start, State
+from weft.model import Candidate, Gate, Hold, NodeDown, NodeUp, Plan, SetGate, Start, State, Stop
 from weft.model.view import ClusterView
 from weft.policies.pace.base import Admission
 from weft.policies.planners.base import Planner
+from weft.results.run import DECISIONS
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 from weft.testing.probes import Waking
@@ -112,3 +118,36 @@ def test_a_planner_that_stops_what_it_started_is_caught() -> None:
     world = ToyWorld(toy_cluster(), [toy_job("a", 1), toy_job("b", 1), toy_job("c", 1, submit_s=1.0)])
     with pytest.raises(DecisionError, match="stack fickle stopped jobs that it had just started, 1000 times"):
         run(Core(Stack("fickle", Fickle()), world), world)
+
+
+names = st.sampled_from("abcdef")
+placements = st.dictionaries(names, st.tuples(st.integers(0, 9)))
+
+
+@given(placements, placements, st.frozensets(names))
+def test_same_as_a_dictionary(
+    base: dict[str, tuple[int]], added: dict[str, tuple[int]], removed: frozenset[str]
+) -> None:
+    plain = {**{job: gpus for job, gpus in base.items() if job not in removed}, **added}
+    amended = Amended(base, added, removed)
+    assert dict(amended) == plain
+    assert len(amended) == len(plain)
+    assert all((job in amended) == (job in plain) for job in "abcdef")
+    assert amended == plain
+
+
+def test_rows_fit_the_schema_of_the_decision_log() -> None:
+    journal = MemoryJournal()
+    journal.write(1, 0.5, [Start("a", (3, 4), "first"), Hold("b", "no room")])
+    journal.write(2, 1.5, [SetGate("a", Gate(0.0), "shift"), Stop("a", "gives way")])
+    frame = pl.DataFrame(rows(journal.entries), schema=DECISIONS)
+    assert frame.rows() == [
+        (1, 0.5, "a", "start", "3 4", "first"),
+        (1, 0.5, "b", "hold", "", "no room"),
+        (2, 1.5, "a", "gate", "", "shift"),
+        (2, 1.5, "a", "stop", "", "gives way"),
+    ]
+
+
+def test_an_empty_journal_is_an_empty_frame() -> None:
+    assert pl.DataFrame(rows([]), schema=DECISIONS).shape == (0, 6)
