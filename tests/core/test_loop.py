@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testkit.toys import played
 from weft.core import loop
 from weft.core.cycle import Core
 from weft.core.decide import Amended
@@ -25,8 +26,7 @@ from weft.testing.probes import Waking
 def test_runs_to_the_end() -> None:
     """Two jobs of 16 GPUs and 10 s one after the other: 20 s."""
     world = ToyWorld(toy_cluster(), [toy_job("a", 16), toy_job("b", 16)])
-    core = Core(resolve("fifo"), world)
-    run(core, world)
+    core = played(world, "fifo")
     assert world.now() == 20.0
     assert set(core.table.ended) == {"a", "b"}
     assert world.admission == Admission("all")
@@ -47,8 +47,7 @@ def test_stop_and_start_at_one_instant() -> None:
     """A world that stops in no time: the short job starts at the very moment it arrives."""
     jobs = [toy_job("long", 16, iterations=100), toy_job("short", 16, iterations=5, submit_s=10.0)]
     world = ToyWorld(toy_cluster(), jobs)
-    core = Core(resolve("srsf-preemptive"), world)
-    run(core, world)
+    core = played(world, "srsf-preemptive")
     starts = [(time, d.job) for _, time, d in core.journal.entries if isinstance(d, Start)]  # type: ignore[attr-defined]
     assert starts == [(0.0, "long"), (10.0, "short"), (15.0, "long")]
     assert world.now() == 105.0  # nothing was lost: a checkpoint after every iteration
@@ -57,15 +56,12 @@ def test_stop_and_start_at_one_instant() -> None:
 def test_waits_for_a_server_to_come_back() -> None:
     script = [NodeDown(0.0, 0), NodeDown(3.0, 1), NodeUp(50.0, 0), NodeUp(60.0, 1)]
     world = ToyWorld(toy_cluster(), [toy_job("a", 16, submit_s=1.0)], script=script)
-    core = Core(resolve("fifo"), world)
-    run(core, world)
+    played(world, "fifo")
     assert world.now() == 70.0
 
 
 def test_job_too_big_is_left_waiting() -> None:
-    world = ToyWorld(toy_cluster(), [toy_job("a", 17), toy_job("b", 16)])
-    core = Core(resolve("fifo-backfill"), world)
-    run(core, world)
+    core = played(ToyWorld(toy_cluster(), [toy_job("a", 17), toy_job("b", 16)]), "fifo-backfill")
     assert list(core.view.waiting) == ["a"]
     assert set(core.table.ended) == {"b"}
 

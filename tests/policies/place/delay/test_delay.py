@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testkit.toys import decided, played
 from weft.core.cycle import Core
-from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Hold, Start
 from weft.model.events import Submitted
@@ -186,10 +186,8 @@ def test_over_several_racks_as_few_of_them_as_possible() -> None:
 def test_every_offer_has_its_reason_in_the_log() -> None:
     """Two servers of 4 GPUs; a and b leave 2 free on each; c (4 GPUs) declines them for 20 s, then takes them."""
     jobs = [toy_job("a", 2, 100), toy_job("b", 3, 100), toy_job("c", 3, 5), toy_job("d", 2, 5, submit_s=1.0)]
-    world = ToyWorld(toy_cluster(1, 2, 4), jobs)
-    core = Core(resolve("dally", place="delay:20/40"), world)
-    run(core, world)
-    log = [(t, type(d), d.job, d.reason) for _, t, d in core.journal.entries]  # type: ignore[attr-defined]
+    core = played(ToyWorld(toy_cluster(1, 2, 4), jobs), "dally", place="delay:20/40")
+    log = [(t, type(d), d.job, d.reason) for t, d in decided(core)]
     assert log[:4] == [
         (0.0, Start, "a", "Nw_sens 0; takes on one machine after 0 s"),
         (0.0, Start, "b", "Nw_sens 0; takes on one machine after 0 s"),

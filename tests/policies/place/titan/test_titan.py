@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testkit.toys import played
 from weft.core.cycle import Core
 from weft.errors import StackError
 from weft.model import Start
@@ -372,10 +373,8 @@ def test_within_counts_each_direction() -> None:
 def test_with_every_order(order: str, interleave: str) -> None:
     jobs = [toy_job(f"j{i}", 1 + 2 * i % 5, 3, submit_s=float(i)) for i in range(6)]
     world = ToyWorld(toy_cluster(1, 3, 4), jobs)
-    from weft.core.loop import run
 
-    core = Core(resolve("titan", order=order, interleave=interleave), world)
-    run(core, world)
+    core = played(world, "titan", order=order, interleave=interleave)
     assert not core.table.jobs
 
 
