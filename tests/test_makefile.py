@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
@@ -109,3 +110,13 @@ def test_every_test_runs_in_exactly_one_place_and_ci_judges_what_needs_no_idle_m
     (tests,) = re.findall(r"^tests=\((.*)\)", ci, re.MULTILINE)
     assert set(tests.split()) == {"test", "together"}
     assert re.search(r"^make .*\blint torch\b", ci, re.MULTILINE)
+
+
+def test_a_commit_is_held_against_what_make_lint_runs() -> None:
+    recipe = re.search(r"^lint: dev\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert recipe is not None
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    hooks = [hook for repo in config["repos"] for hook in repo["hooks"]]
+    wanted = [line.strip().replace("$(BIN)", ".venv/bin") for line in recipe[1].splitlines()]
+    assert [hook["entry"] for hook in hooks] == wanted
+    assert not any(hook["pass_filenames"] for hook in hooks)  # they judge the whole tree, as make lint does

@@ -39,7 +39,7 @@ def test_a_runner_that_stands_still_before_it_begins_is_not_given_up(tmp_path: P
         assert attempt.ended is None
     os.close(lock)
     attempt.look()
-    assert attempt.ended == Ended(lost=True, error="its runner did not come up")
+    assert attempt.ended == Ended(lost="live.runner-late")
     spawned(tmp_path)
     assert not (tmp_path / "ran").exists()
 

@@ -124,7 +124,7 @@ def test_it_is_served_and_taken_over(installed: Path) -> None:
         assert "long" in second.core.table.jobs
         second.cancel("long")
         serve_until(second, all_ended(second))
-        told = {job: [row.words for row in second.ledger.events(job)] for job in ("long", "short")}
+        told = {job: [row.why for row in second.ledger.events(job)] for job in ("long", "short")}
     assert "its timer was stopped" in told["long"]
     assert "its time was up" in told["short"]
     assert statuses(installed) == {"long": "cancelled", "short": "finished"}

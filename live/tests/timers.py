@@ -12,10 +12,12 @@ from weft.model.cluster import Cluster
 from weft.model.events import Event, Finished, Started, Stopped, Withdrawn
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Start, Stop
+from weft.model.reason import because
 from weft.model.view import Fact, JobView
 from weft.network.topologies import Machine, single_switch
 from weft_live.clock import Clock
 from weft_live.description import Description
+from weft_live.ending import Faults
 from weft_live.engine import Site
 from weft_live.waiting import LiveWorld
 
@@ -54,7 +56,7 @@ class TimerWorld(LiveWorld[Timer]):
         return job_id in self.tasks
 
     def take_over(
-        self, view: JobView, description: Description, starts: int, failures: int, cancelled: bool, gate: Gate | None
+        self, view: JobView, description: Description, starts: int, faults: Faults, cancelled: bool, gate: Gate | None
     ) -> None:
         self.tasks[view.id] = Timer(view.job, view.saved_iterations, view.started_s, cancelled)
 
@@ -79,7 +81,7 @@ class TimerWorld(LiveWorld[Timer]):
         for job_id, timer in list(self.tasks.items()):
             if timer.cancelled or timer.done(now) >= timer.job.iterations:
                 del self.tasks[job_id]
-                self.outcomes[job_id] = "cancelled" if timer.cancelled else "its time was up"
+                self.outcomes[job_id] = because("live.cancelled") if timer.cancelled else "its time was up"
                 events.append(Withdrawn(now, job_id) if timer.cancelled else Finished(now, job_id))
         return events
 

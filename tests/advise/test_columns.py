@@ -64,6 +64,36 @@ def test_a_length_in_the_unit_that_its_column_is_called_by(tmp_path: Path) -> No
     assert trace.frame["duration_s"].unique().to_list() == [5.0]
 
 
+@pytest.mark.parametrize(
+    ("column", "said", "seconds"),
+    [
+        ("Runtime(h)", None, 3600.0), ("Runtime(h)", "Runtime(h)", 3600.0), ("Runtime", "Runtime:h", 3600.0),
+        ("Runtime(h)", "Runtime(h):s", 1.0), ("run_time_ms", None, 1e-3), ("Elapsed [days]", None, 86_400.0),
+        ("duration_s", None, 1.0), ("Duration", "Duration:M", 60.0), ("a:h", "a:h", 1.0), ("runtimes", None, None),
+    ],
+)  # fmt: skip
+def test_a_unit_is_read_from_the_header_or_said(
+    column: str, said: str | None, seconds: float | None, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "t.csv", f"id,submit,gpus,{column}\n1,0,1,2\n2,9,1,4\n")
+    mapping = parse_map(f"duration={said}") if said else {}
+    if seconds is None:
+        with pytest.raises(InputError):
+            read_table(path, mapping)
+    else:
+        assert read_table(path, mapping)[0].frame["duration_s"].to_list() == pytest.approx([2 * seconds, 4 * seconds])
+
+
+def test_an_unknown_unit_and_a_load_that_no_cluster_has_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'w' is no unit"):
+        parse_map("duration=Runtime:w")
+    rows = "".join(f"{i},{1000 * i},8,{1 + i % 3}\n" for i in range(30))
+    path = write(tmp_path / "t.csv", "id,submit,gpus,Runtime\n" + rows)
+    request = Request(flags=Flags(gpus=64), only=True, stacks=("fifo",))
+    with pytest.raises(InputError, match="--map duration=Runtime:h"):
+        advise(path, request)
+
+
 def test_slurms_own_counts_of_gpus_are_understood(tmp_path: Path) -> None:
     text = "Id\tSubmit\tElapsedRaw\tAllocTRES\n7\t10\t60\tcpu=8,gres/gpu:a100=4,node=1\n"
     trace, _ = read_table(write(tmp_path / "t.tsv", text), {})

@@ -4,9 +4,11 @@ import pytest
 
 from tests.advise.logs import small
 from weft.advise import Flags
-from weft.advise.site import change_of_size, site_of, what_if
+from weft.advise.lengths import elsewhere
+from weft.advise.site import ANY, change_of_size, site_of, what_if
 from weft.cli.main import run
 from weft.errors import InputError, WeftError
+from weft.workload import zoo
 
 
 def test_a_site_from_flags_lists_what_it_assumes(tmp_path: Path) -> None:
@@ -73,12 +75,15 @@ def test_a_cluster_that_has_its_size_refuses_another_and_its_models_are_said(tmp
 
 
 def test_what_if_changes_one_thing(tmp_path: Path) -> None:
-    site = site_of(small(tmp_path), None, Flags(gpus=64), [])
-    assert what_if(site, "gpus=+50%").n_gpus == 96
-    assert [what_if(site, f"gpus={text}").n_gpus for text in ("128", "+64", "-32")] == [128, 128, 32]
-    few = site_of(small(tmp_path), None, Flags(gpus=16), [])
-    assert [what_if(few, f"gpus={text}").n_gpus for text in ("+25%", "-10%", "16")] == [24, 8, 16]
-    assert what_if(site, "racks.oversubscription=1").middle.cluster.oversubscription == 1
+    log = small(tmp_path)
+    site = site_of(log, None, Flags(gpus=64), [])
+    assert what_if(site, log, "gpus=+50%").n_gpus == 96
+    assert [what_if(site, log, f"gpus={text}").n_gpus for text in ("128", "+64", "-32", "200%")] == [128, 128, 32, 128]
+    few = site_of(log, None, Flags(gpus=16), [])
+    assert [what_if(few, log, f"gpus={text}").n_gpus for text in ("+25%", "-10%", "16")] == [24, 8, 16]
+    assert what_if(site, log, "racks.oversubscription=1").middle.cluster.oversubscription == 1
+    assert what_if(site, log, "oversubscription=+1").middle.cluster.oversubscription == 5
+    assert what_if(site, log, "racks=+1").n_gpus == 96
     for text, line in (
         ("gpus=many", "give a number of GPUs"),
         ("gpus=-99.9%", "some must be left"),
@@ -89,14 +94,33 @@ def test_what_if_changes_one_thing(tmp_path: Path) -> None:
         ("oversubscription=1,2", "give one value"),
         ("foo=3", "--what-if foo is not a known key"),
         ("foo", "--what-if foo: write KEY=VALUE$"),
+        ("gpu=Foo", "gpu 'Foo' is not known to the zoo; .*H100"),
     ):
         with pytest.raises(InputError, match=line):
-            what_if(site, text)
+            what_if(site, log, text)
+
+
+def test_other_gpus_change_the_lengths_of_the_log_as_models_compute_there(tmp_path: Path) -> None:
+    """ResNet-50's own ratio, not 1: the log's lengths are those on today's GPUs."""
+    log = small(tmp_path)
+    site = site_of(log, None, Flags(gpus=64, gpu="A100"), ["resnet50"])
+    assert site.middle.cluster.gpu_memory_gb == zoo.find_gpu("A100").memory_gb
+    assert site.faster == {}
+    other = what_if(site, log, "gpu=V100")
+    slow, fast = (zoo.work_of("resnet50", gpu=gpu) for gpu in ("V100", "A100"))
+    ratio = (slow.forward_s + slow.backward_s) / (fast.forward_s + fast.backward_s)
+    assert other.faster == {"as given": {ANY: pytest.approx(ratio)}}
+    assert ratio > 1.2
+    longer = elsewhere(log.frame, other.faster["as given"])
+    assert longer["duration_s"].to_list() == pytest.approx([ratio * s for s in log.frame["duration_s"]])
+    assert other.middle.cluster.gpu_memory_gb == zoo.find_gpu("V100").memory_gb
+    assert what_if(site, log, "gpu=A100").faster == {"as given": {ANY: 1.0}}
 
 
 def test_what_a_change_of_size_came_to_is_said(tmp_path: Path) -> None:
     """+25 % of 64 GPUs would be half a rack."""
-    site = site_of(small(tmp_path), None, Flags(gpus=64), [])
+    log = small(tmp_path)
+    site = site_of(log, None, Flags(gpus=64), [])
     said = {
         "gpus=+25%": "1 more server in each rack: 80 GPUs",
         "gpus=+100%": "2 more racks: 128 GPUs",
@@ -104,4 +128,4 @@ def test_what_a_change_of_size_came_to_is_said(tmp_path: Path) -> None:
         "gpus_per_server=4": "32 GPUs",
         "oversubscription=1": "",
     }
-    assert {text: change_of_size(site, what_if(site, text)) for text in said} == said
+    assert {text: change_of_size(site, what_if(site, log, text)) for text in said} == said

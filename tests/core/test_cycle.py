@@ -27,6 +27,7 @@ from weft.model import (  # fmt: skip
     Stopped,
     Submitted,
 )
+from weft.model.reason import because
 from weft.model.view import ClusterView
 from weft.policies.interleave.base import Interleave, Pick
 from weft.policies.order.base import Ranking
@@ -62,7 +63,7 @@ def test_strict_fifo_lets_nobody_pass() -> None:
     core = core_with(resolve("fifo"))
     decisions = core.step(0.0, submitted(("a", 12), ("big", 8), ("small", 1)))
     assert [type(d) for d in decisions] == [Start, Hold]
-    assert decisions[1] == Hold("big", "wants 8 GPUs; fewer are free")
+    assert decisions[1] == Hold("big", because("weft.no-room", gpus=8, there="are free"))
 
 
 def test_backfilling_fills_the_gaps() -> None:
@@ -92,8 +93,8 @@ def test_preemption_stops_first_and_starts_when_the_stop_is_confirmed() -> None:
     core = Core(resolve("srsf-preemptive"), world)
     core.confirm(world.apply(core.step(0.0, world.next_events(0.0))))
     assert core.step(1.0, [Submitted(1.0, short)]) == [
-        Stop("long", "gives way to short"),
-        Hold("short", "its GPUs are being freed"),
+        Stop("long", because("weft.gives-way", to="short")),
+        Hold("short", because("weft.being-freed")),
     ]
     assert core.step(2.0, []) == []  # still stopping; nobody else is stopped for it
     again = core.step(3.0, [Stopped(3.0, "long", 2)])
@@ -171,7 +172,7 @@ def test_gates_are_set_changed_and_removed() -> None:
     gates.gates = {"a": Gate(1.2, 0.5)}
     assert core.step(2.0, []) == [SetGate("a", Gate(1.2, 0.5), "shift")]
     gates.gates = {}
-    assert core.step(3.0, []) == [SetGate("a", None, "no longer shifted")]
+    assert core.step(3.0, []) == [SetGate("a", None, because("weft.gate-over"))]
     assert core.step(4.0, []) == []
 
 

@@ -61,3 +61,25 @@ def test_a_sweep_has_one_scenario_for_each_setting() -> None:
     points = sweep(Scenario.load(DEMO), ["oversubscription=1,2.5"])
     assert [named(setting) for setting, _ in points] == ["cluster.oversubscription=1", "cluster.oversubscription=2.5"]
     assert [point.cluster.oversubscription for _, point in points] == [1.0, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("text", "comes_to"),
+    [
+        ("racks=+1", 5), ("racks=-1", 3), ("racks=+50%", 6), ("racks=-25%", 3), ("racks=150%", 6), ("racks=1", 1),
+        ("oversubscription=+1", 3), ("oversubscription=-10%", 1.8), ("oversubscription=25%", 0.5),
+    ],
+)  # fmt: skip
+def test_a_sign_or_a_percent_sign_changes_the_scenarios_own_number(text: str, comes_to: float) -> None:
+    given = changed(Scenario.load(DEMO), {"cluster.racks": 4, "cluster.oversubscription": 2.0})
+    (setting,) = settings([text])
+    (key,) = setting
+    assert getattr(changed(given, setting).cluster, key.removeprefix("cluster.")) == pytest.approx(comes_to)
+
+
+def test_a_change_of_nothing_or_to_half_a_rack_is_refused() -> None:
+    given = changed(Scenario.load(DEMO), {"cluster.racks": 4})
+    for text, error in (("racks=+0.5", ScenarioError), ("racks=-4", ScenarioError), ("file=+1", InputError)):
+        with pytest.raises(error):
+            changed(given, settings([text])[0])
+    assert sweep(given, ["racks=+1,-1"])[1][0] == {"cluster.racks": 3}

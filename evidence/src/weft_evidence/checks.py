@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from weft.errors import InputError, near
@@ -24,7 +25,8 @@ Runner = Callable[[Mapping[str, Mapping[str, None]], Sequence[int], Request], di
 class Check:
     """What the paper says, the stacks that are needed to check it, and how.
 
-    `slow` ones are left out when quick. `scenario` names the shipped scenario if it is not the paper's own.
+    `slow` ones are left out when quick. `scenario` names the scenario, shipped or a file (*.toml), if it is not the
+    paper's own.
     """
 
     what: str
@@ -228,26 +230,29 @@ def test(
     full: int,
     quick: int,
     run: Runner | None = None,  # noqa: PT028
+    scenario: Path | None = None,  # noqa: PT028
 ) -> tuple[tuple[Claim, ...], dict[str, Runs], list[str]]:
     """Run what the wanted claims need over `full` (or `quick`) seeds and judge them.
 
-    Also returned: the runs of each scenario, and notes about what was left out. `run` runs them in another way.
+    Also returned: the runs of each scenario, and notes about what was left out. `run` runs them in another way;
+    `scenario` is the paper's own, if it is not shipped with weft.
     """
     names, notes = chosen(request, checks)
     seeds = request.numbers(full, quick)
+    where = {name: checks[name].scenario or str(scenario or paper) for name in names}
     needed: dict[str, dict[str, None]] = {}  # scenario: stacks, each once and in order
     for name in names:
-        needed.setdefault(checks[name].scenario or paper, {}).update(dict.fromkeys(checks[name].stacks))
+        needed.setdefault(where[name], {}).update(dict.fromkeys(checks[name].stacks))
     runs = (run or _run)(needed, seeds, request)
     if request.quick and request.seeds is None and quick != full:
         notes.append(f"quick: {quick} seeds instead of {full}.")
     claims = []
     for name in names:
         check = checks[name]
-        scenario = check.scenario or paper
         quickly = " --quick" * request.quick
         command = f"weft reproduce {paper} --claim {name} --seeds {len(seeds)} --seed {seeds[0]}{quickly} --json"
-        claims.append(judge(name, check, check.measure(runs[scenario]), str(scenario_path(scenario)), command, seeds))
+        measured = check.measure(runs[where[name]])
+        claims.append(judge(name, check, measured, str(_file(where[name])), command, seeds))
     return tuple(claims), runs, notes
 
 
@@ -265,12 +270,16 @@ def _run(needed: Mapping[str, Mapping[str, None]], seeds: Sequence[int], request
                 request.on_progress(before + count, total)
 
         compared = api.compare(
-            scenario_path(scenario), list(stacks), seeds, workers=request.workers, on_progress=tell,
+            _file(scenario), list(stacks), seeds, workers=request.workers, on_progress=tell,
             on_compile=request.on_compile,
         ) if stacks else None  # fmt: skip
         done[scenario] = Runs(compared.runs if compared else ())
         before += len(seeds) * len(stacks)
     return done
+
+
+def _file(scenario: str) -> Path:
+    return Path(scenario) if scenario.endswith(".toml") else scenario_path(scenario)
 
 
 def chosen(request: Request, checks: Mapping[str, Check] | Mapping[str, LabCheck[Lab]]) -> tuple[list[str], list[str]]:

@@ -1,10 +1,7 @@
-"""Attempt: one start of a job as the server sees it, through the files that its runner writes, and what its end means.
+"""Attempt: one start of a job as the server sees it, through the files that its runner writes.
 
-- Exit code 0 means that the job is done. One exception: a job that was told to stop (SIGTERM), reports its progress and
-  has not reported its last iteration has saved its state and left politely; it is started again.
-- After a stop that was asked for, the job is started again, whatever the exit code. A cancelled job is over.
-- Any other exit code is a failure: the job is started again as often as its `restarts` say, and then is over.
-- If the runner was killed or did not come up, the job is not at fault: it is started again, up to five more times.
+What its end means for the job is judged in ending.py. Exit code 0 means that the job is done. One exception: a job that
+was told to stop (SIGTERM), reports its progress and has not reported its last iteration has left politely.
 """
 
 from __future__ import annotations
@@ -18,13 +15,14 @@ import sys
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from weft.model.reason import Reason, because
 from weft_live import family, hearing, runner
 from weft_live.description import Description
 from weft_live.unix import ask
+from weft_live.words import exited
 
 _RUN = "import sys; sys.path.append(sys.argv[1]); from runner import main; main(sys.argv[2])"
 _SHORTEST_S = 1e-6  # shortest iteration believed: a job reports what its user likes, and other jobs are judged by it
@@ -36,13 +34,26 @@ class Ended:
     """How an attempt ended.
 
     `code` is the exit code, negative for a signal. `terminated`: it was told to stop while it ran. `error`: its
-    command could not be started. `lost`: nobody knows how it ended, because its runner was killed or never came up.
+    command could not be started. `lost`: nobody knows how it ended, because its runner was killed or never came up;
+    this is the reason's code.
     """
 
     code: int = 0
     terminated: bool = False
     error: str = ""
-    lost: bool = False
+    lost: str = ""
+
+    @property
+    def how(self) -> Reason:
+        """As a reason."""
+        if self.lost or self.error:
+            return because(self.lost) if self.lost else because("live.no-start", said=self.error)
+        return exited(self.code)
+
+    @property
+    def own(self) -> bool:
+        """Whether a failure is the job's own."""
+        return not self.lost and (not self.terminated or self.error != "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +150,10 @@ class Attempt:
                 return None
             ended = self._exit()  # it may have written it since
             if ended is None and not self._kill_orphans():  # those that are being killed still hold its GPUs
-                ended = Ended(lost=True, error="its runner was killed")
+                ended = Ended(lost="live.runner-killed")
             return ended
         if self._spawned and self._reap(wait=False) and not self._locked() and self._bar():
-            return Ended(lost=True, error="its runner did not come up")
+            return Ended(lost="live.runner-late")
         return None
 
     def _bar(self) -> bool:
@@ -236,47 +247,8 @@ def _read(path: Path) -> dict[str, Any] | None:
     return value
 
 
-_OUR_FAULT = 5  # times that a job is started again after something that is no fault of its own
-
-
-class Ending(Enum):
-    """What becomes of the job."""
-
-    FINISHED = "finished"
-    AGAIN = "again"
-    OVER = "over"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of the job, how it ended in words, and the iterations that are kept."""
-
-    ending: Ending
-    words: str
-    saved: int
-
-
-def judge(
-    ended: Ended, progress: Progress, description: Description, failures: int, stopping: bool, cancelled: bool
-) -> Verdict:
-    """The rules above. `failures` are those before this one."""
-    saved = saved_in(progress, description.checkpoint_every)
-    own_fault = not ended.lost and (not ended.terminated or ended.error != "")
-    words = _words(ended)
-    if _done(ended, progress, description):
-        return Verdict(Ending.FINISHED, words, saved)
-    if cancelled:
-        return Verdict(Ending.OVER, f"cancelled; {words}", saved)
-    if stopping:
-        return Verdict(Ending.AGAIN, f"stopped as asked; {words}", saved)
-    allowed = description.restarts + (0 if own_fault else _OUR_FAULT)
-    if failures < allowed:
-        return Verdict(Ending.AGAIN, f"{words}; started again ({failures + 1} of {allowed})", saved)
-    after = f" after {failures} restart{'s' * (failures > 1)}" if failures else ""
-    return Verdict(Ending.OVER, f"failed{after}: {words}", saved)
-
-
-def _done(ended: Ended, progress: Progress, description: Description) -> bool:
+def done(ended: Ended, progress: Progress, description: Description) -> bool:
+    """Whether the job is: code 0, unless it was told to stop, has saved its state and left politely."""
     if ended.code != 0 or ended.lost or ended.error:
         return False
     left_politely = ended.terminated and progress.reports > 0
@@ -288,14 +260,3 @@ def saved_in(progress: Progress, every: int) -> int:
     if progress.saved >= 0:
         return progress.saved
     return max(0, progress.step) // every * every
-
-
-def _words(ended: Ended) -> str:
-    if ended.error:
-        return ended.error
-    if ended.code < 0:
-        try:
-            return f"ended by {signal.Signals(-ended.code).name}"
-        except ValueError:
-            return f"ended by signal {-ended.code}"
-    return f"exited with code {ended.code}"

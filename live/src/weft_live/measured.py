@@ -17,6 +17,7 @@ from weft.model.cluster import Cluster
 from weft.model.events import Learned
 from weft.model.job import Job
 from weft.model.plan import Placement
+from weft.model.reason import because
 from weft.model.view import Estimate, Spread
 from weft.network.estimates import Estimates
 from weft_live.attempt import Progress
@@ -97,7 +98,7 @@ class Doubts:
         found = []
         if not self.silent and progress.reports == 0 and ran_s > slack_s / 2 + _SILENT * iteration_s:
             self.silent = True
-            found.append(Learned(now, job.id, silent=True, reason="it reports no progress, so it is not shifted"))
+            found.append(Learned(now, job.id, silent=True, reason=because("live.silent")))
         found += self._pace(job, progress, gated_s, now)
         own_s = min(max(progress.iteration_s, iteration_s), _SLOWER * iteration_s)
         claimed_s, claimed = self._claimed(said, progress, left, iteration_s, ran_s)
@@ -105,8 +106,7 @@ class Doubts:
             self.outrun = True
             limit_s = float(said.env.get("limit_s", _NO_LIMIT_S))
             length = job.iterations + max(job.iterations, round(limit_s / iteration_s), 1)
-            words = "it has run longer than it claimed, and is taken to be as long as its time limit"
-            found.append(Learned(now, job.id, length, reason=words))
+            found.append(Learned(now, job.id, length, reason=because("live.outrun")))
         return found
 
     def _claimed(
@@ -135,8 +135,8 @@ class Doubts:
         self._refits += 1
         self._enough = progress.reports + RECENT if self._refits < _REFITS else sys.maxsize
         self.iteration_s = float(f"{own_s:.3g}")
-        words = f"an iteration takes {self.iteration_s:g} s, not the {known_s:.3g} s that its gate was made for"
-        return [Learned(now, job.id, iteration_s=self.iteration_s, reason=words)]
+        why = because("live.refit", takes_s=self.iteration_s, known_s=known_s)
+        return [Learned(now, job.id, iteration_s=self.iteration_s, reason=why)]
 
 
 def _end_s(claim: tuple[float, int], iteration_s: float) -> float:

@@ -17,12 +17,14 @@ from weft.model.cluster import Cluster
 from weft.model.events import Event, Submitted
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate
+from weft.model.reason import Why, because
 from weft.model.view import Estimate, Fact, JobView, Spread
 from weft.network.estimates import Estimates
 from weft.policies.pace.base import Pace
 from weft_live.attempt import Progress
 from weft_live.clock import Clock
 from weft_live.description import Description
+from weft_live.ending import Faults
 from weft_live.measured import Speeds
 
 
@@ -56,8 +58,8 @@ class LiveWorld(ABC, Generic[Task]):
         self.tasks: dict[str, Task] = {}  # by the job's name, from its arrival to its end
         self._arrivals: list[tuple[float, int, Task]] = []
         self._number = count()
-        self.down: dict[int, str] = {}  # servers that cannot be used, and why
-        self.outcomes: dict[str, str] = {}  # how the last attempt of a job ended, in words
+        self.down: dict[int, Why] = {}  # servers that cannot be used, and why
+        self.outcomes: dict[str, Why] = {}  # how the last attempt of a job ended
         self.alive: Callable[[], None] = lambda: None  # called whenever there has been something to look at
         self.woke_cpu_s = time.thread_time()  # processor time of this thread when it last woke: what follows is work
         self._looked = time.monotonic()  # when the world was last seen as it is
@@ -86,7 +88,7 @@ class LiveWorld(ABC, Generic[Task]):
 
     def begin_with(self, down: Iterable[int]) -> None:
         """Servers that the core believes to be lost; a world that watches its servers says when one is back."""
-        self.down = dict.fromkeys(down, "as it was")
+        self.down = dict.fromkeys(down, because("live.node-was-down"))
 
     def _will_arrive(self, task: Task) -> None:
         """A job that is to be reported at its time of submission."""
@@ -121,7 +123,7 @@ class LiveWorld(ABC, Generic[Task]):
 
     @abstractmethod
     def take_over(
-        self, view: JobView, description: Description, starts: int, failures: int, cancelled: bool, gate: Gate | None
+        self, view: JobView, description: Description, starts: int, faults: Faults, cancelled: bool, gate: Gate | None
     ) -> None:
         """A job as the last server left it."""
 

@@ -21,6 +21,7 @@ from weft.core.world import World
 from weft.errors import StackError
 from weft.model.events import Event
 from weft.model.job import Job
+from weft.model.reason import because, speak
 from weft.stacks import resolve
 from weft.testing import check_world, toy_cluster, toy_job
 from weft.testing.probes import OneAtATime, plain_planner
@@ -86,8 +87,12 @@ def test_a_failing_job_is_started_again_as_often_as_it_says(tmp_path: Path, worl
     world = live(tmp_path, worlds, once, twice)
     log = play(world)
     assert kinds(log, "once") == ["Started", "Withdrawn"]
-    assert kinds(log, "twice") == ["Started", "Stopped", "Started", "Stopped", "Started", "Finished"]
-    assert world.outcomes == {"once": "failed: exited with code 3", "twice": "exited with code 0"}
+    again = ["Stopped", "Barred", "Cleared", "Started"]
+    assert kinds(log, "twice") == ["Started", *again, *again, "Finished"]
+    assert world.outcomes == {
+        "once": because("live.failed", how=because("live.exit", status=3), restarts=0),
+        "twice": because("live.exit", status=0),
+    }
 
 
 def test_a_command_that_is_not_there(tmp_path: Path, worlds: list[LocalWorld]) -> None:
@@ -95,11 +100,11 @@ def test_a_command_that_is_not_there(tmp_path: Path, worlds: list[LocalWorld]) -
     log = play(world)
     # On a busy machine a runner that is still trying may be seen first: then the job has started, and stops.
     assert [kind for kind in kinds(log, "a") if kind != "Started"] in (
-        ["Failed", "Withdrawn"],
-        ["Stopped", "Withdrawn"],
+        ["Failed", "Barred", "Cleared", "Withdrawn"],
+        ["Stopped", "Barred", "Cleared", "Withdrawn"],
     )
-    assert world.outcomes["a"] == "failed after 1 restart: cannot run /no/such/thing: No such file or directory"
-    assert world.outcomes["b"] == "failed: cannot run /no: No such file or directory"
+    assert speak(world.outcomes["a"]) == "failed after 1 restart: cannot run /no/such/thing: No such file or directory"
+    assert speak(world.outcomes["b"]) == "failed: cannot run /no: No such file or directory"
 
 
 def test_the_environment_of_each_rank(tmp_path: Path, worlds: list[LocalWorld]) -> None:
@@ -134,7 +139,7 @@ def test_a_job_that_ignores_a_stop_is_killed(tmp_path: Path, worlds: list[LocalW
     run(core, world, until=settled(core, world, lambda: output(world, "a") == "up\n"))
     world.cancel("a")
     run(core, world)
-    assert world.outcomes["a"] == "cancelled; ended by SIGKILL"
+    assert speak(world.outcomes["a"]) == "cancelled; ended by SIGKILL"
     assert not core.table.jobs
 
 

@@ -15,6 +15,7 @@ from live.tests.slurm.conftest import OtherUser
 from live.tests.slurm.serving import Serving, ended, running, serve_until, state
 from testkit.sandbox import Sandbox
 from weft.errors import InputError
+from weft.model.reason import speak
 from weft.stacks import resolve
 from weft_live.server.listing import queue
 from weft_live.server.server import Server
@@ -187,7 +188,7 @@ def test_a_full_shared_folder_stops_nobody(serving: Serving, box: Sandbox) -> No
             fill(disk)
             second = serving.sbatch(1, "sleep 0.1")
             serve_until(server, lambda: bool(server.core.table.jobs) and second in server.world.outcomes, within_s=60)
-            assert "No space left" in server.world.outcomes[second]
+            assert "No space left" in speak(server.world.outcomes[second])
         with start() as server:
             server.run(server.world.now() + 1.0)
             shutil.rmtree(disk / "filler")

@@ -18,12 +18,12 @@ import pytest
 from live.tests.serving import ended_for_good
 from live.tests.slurm.serving import WITNESS, Serving, ended, fork_server, python, running, serve_until, state
 from testkit.sandbox import Sandbox
+from weft.model.reason import because, code_of
 from weft.stacks import resolve
 from weft_live.server.ledger import End, EventRow
 from weft_live.server.server import Server
 from weft_live.server.snapshot import Changes
 from weft_live.slurm.engine import SlurmEngine
-from weft_live.slurm.reconcile import FORGOTTEN_RUN
 
 pytestmark = pytest.mark.engine
 STACK = "tiresias:gittins[order=gittins:40,place=even:best-fit]"  # preempts, and remembers who finished with what
@@ -152,7 +152,7 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
     box.run("scancel", mark)
     with serving.start(PREEMPTIVE) as last:
         serve_until(last, lambda: keys(last) == set(jobs) and not last.core.table.jobs and empty(box), within_s=1800)
-        words = {row.id: row.words for row in last.ledger.jobs() if row.status != "finished"}
+        words = {row.id: row.why for row in last.ledger.jobs() if row.status != "finished"}
         stops = sum(row.action == "stop" for _, row in last.ledger.decisions())
         again = sum("-" in row.id for row in last.ledger.jobs())
     print(f"{KILLS} kills, {len(jobs)} jobs, {stops} stopped to give way, {again} whose end the controller forgot")
@@ -226,8 +226,8 @@ def test_a_job_whose_placement_the_controller_forgets_is_placed_again(serving: S
     finally:
         del box.slurm.scontrol
     assert "AdminComment=weft:job=" in forgot[0], "it had been told"
-    assert {row.id: (row.status, row.words) for row in server.ledger.jobs()} == {
-        job: ("finished", "exited with code 0")
+    assert {row.id: (row.status, row.why) for row in server.ledger.jobs()} == {
+        job: ("finished", because("live.exit", status=0))
     }
     assert [line.split()[:2] for line in log.read_text().splitlines()] == [["start", job], ["end", job]]
 
@@ -269,8 +269,8 @@ def test_a_job_whose_run_the_controller_forgets_is_not_doubled_and_not_left_held
         serve_until(server, lambda: server.ledger.starts(long) == 3)
         assert server.core.table.jobs[long].barred == ""
         serve_until(server, ended(server, long))
-        told = [event.words for event in server.ledger.events(long) if event.kind == "stopped"]
-        assert told == ["stopped as asked", FORGOTTEN_RUN]
+        told = [code_of(event.why) for event in server.ledger.events(long) if event.kind == "stopped"]
+        assert told == ["live.stopped", "slurm.forgot-run"]
     assert serving.statuses() == {long: "finished", short: "finished"}
     words = [line.split()[0] for line in log.read_text().splitlines()]
     assert words == ["start", "start", "start", "end"], "and never doubled"

@@ -17,6 +17,7 @@ from live.tests.slurm.serving import Serving, actions, ended, running, serve_unt
 from testkit import sandbox
 from testkit.engines import missing_engine
 from weft.errors import InputError, StackError
+from weft.model.reason import speak
 from weft.stacks import resolve
 from weft_live.server.server import Server
 from weft_live.slurm.commands import Ended
@@ -141,7 +142,7 @@ def test_fair_shares_count_and_a_job_can_become_urgent_while_it_waits(
     assert list(server.core.table.waiting) == [jobs[name] for name in ("nobody", "root", "daemon")]
     box.run("scontrol", "update", f"JobId={jobs['root']}", "QOS=urgent")
     serve_until(server, lambda: server.core.table.jobs[jobs["root"]].job.priority == 7)
-    words = [event.words for event in server.ledger.events(jobs["root"]) if event.kind == "prioritised"]
+    words = [speak(event.why) for event in server.ledger.events(jobs["root"]) if event.kind == "prioritised"]
     assert words == ["Slurm's priority is 500 of 2000", "Slurm's priority is 1500 of 2000"]
     server.close()
     server = serving.start(STACK, priority="slurm")

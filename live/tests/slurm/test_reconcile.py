@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weft.model.reason import code_of, speak
 from weft.testing import toy_job
 from weft_live.description import Description
+from weft_live.ending import OTHERS_FAULT, Faults
 from weft_live.slurm.reconcile import (
     AGAIN_S,
     FORGET_S,
@@ -17,7 +19,6 @@ from weft_live.slurm.reconcile import (
     FORGOTTEN_RUN,
     GONE,
     NAMED_S,
-    OUR_FAULT,
     PATIENCE_S,
     SCARCE_S,
     Do,
@@ -26,9 +27,16 @@ from weft_live.slurm.reconcile import (
     Pin,
     Task,
     What,
-    look,
 )
+from weft_live.slurm.reconcile import look as look_at
 from weft_live.slurm.records import Record
+
+
+def look(task: Task, record: Record | None, now: float) -> Look:
+    """With the reason in words."""
+    found = look_at(task, record, now)
+    return replace(found, why=speak(found.why))
+
 
 PIN = Pin(("n1", "n2"), 4, 2, "weft:attempt=1")
 WAITS = "weft: waits: stands behind others"
@@ -135,10 +143,10 @@ def test_a_start_whose_placement_the_controller_forgot_costs_the_job_nothing() -
     its own. A note of the same start with another shift, as a server that takes over may write it, will do."""
     made = task(Phase.STARTING)
     assert look(made, replace(RUNNING, nodes=("n7",), admin_comment=WAITS), 10.0).do is Do.REQUEUE
-    assert look(made, HELD, 11.0) == Look((What.FAILED,), FORGOTTEN)
+    assert look(made, HELD, 11.0) == Look((What.FAILED,), speak(FORGOTTEN))
     made = task(Phase.STARTING)
     look(made, replace(DONE, admin_comment="", state="FAILED", exit_code=1), 10.0)
-    assert (made.fault, made.ending) == ("node", f"exited with code 1; {FORGOTTEN}; placed anew")
+    assert (made.verdict.faults.others, code_of(made.ending)) == (1, "live.anew")  # type: ignore[union-attr]
     noted = replace(PIN, note="weft:job=17,attempt=3,resume=5,dir=/x")
     same = replace(RUNNING, admin_comment="weft:job=17,attempt=3,resume=0,dir=/x,shift=1/2/3")
     assert look(task(Phase.STARTING, pin=noted), same, 10.0) == Look((What.STARTED,))
@@ -157,7 +165,7 @@ def test_a_run_that_the_controller_forgot_is_nobodys_hold_and_is_not_started_bes
     pin = replace(PIN, note=note)
     for record in (before, same):
         made = task(Phase.RUNNING, pin=pin)
-        assert look(made, record, 10.0) == Look((What.STOPPED,), FORGOTTEN_RUN)
+        assert look(made, record, 10.0) == Look((What.STOPPED,), speak(FORGOTTEN_RUN))
         made = replace(made, phase=Phase.STARTING, left_s=10.0)
         assert look(made, same, 10.0 + FORGET_S - 0.1) == Look()
         assert look(made, same, 10.0 + FORGET_S).do is Do.RELEASE
@@ -226,7 +234,7 @@ def test_a_limit_that_is_no_gpu_is_not_waited_for(reason: str, after_s: float, w
     assert look(made, limited, after_s + 0.2) == Look(do=Do.HOLD)
     given_up = look(made, PINNED, after_s + 0.3)
     assert given_up.what == (what,)
-    assert given_up.words.startswith(words)
+    assert speak(given_up.why).startswith(words)
 
 
 def test_a_job_does_not_start_in_the_second_in_which_it_ended() -> None:
@@ -238,26 +246,26 @@ def test_a_job_does_not_start_in_the_second_in_which_it_ended() -> None:
 def test_a_failure_is_counted_against_what_the_job_allows() -> None:
     failed = replace(DONE, state="FAILED", exit_code=1)
     again = Description(name="17", argv=("sbatch", "x"), gpus=8, restarts=2)
-    made = task(Phase.RUNNING, description=again, failures=1)
+    made = task(Phase.RUNNING, description=again, faults=Faults(own=1))
     assert look(made, failed, 1.0).do is Do.REVIVE
     assert look(made, PINNED, 2.0) == Look((What.STOPPED,), "exited with code 1; started again (2 of 2)")
-    over = look(task(Phase.RUNNING, description=again, failures=2), failed, 1.0)
+    over = look(task(Phase.RUNNING, description=again, faults=Faults(own=2)), failed, 1.0)
     assert over == Look((What.OVER,), "failed after 2 restarts: exited with code 1")
 
 
 def test_ends_that_are_not_its_own_fault_leave_its_restarts_alone() -> None:
     again = Description(name="17", argv=("sbatch", "x"), gpus=8, restarts=1)
     lost, failed = replace(DONE, state="NODE_FAIL"), replace(DONE, state="FAILED", exit_code=1)
-    made = task(Phase.RUNNING, description=again, mishaps=OUR_FAULT - 1)
+    made = task(Phase.RUNNING, description=again, faults=Faults(others=OTHERS_FAULT - 1))
     assert look(made, lost, 1.0).do is Do.REVIVE
-    assert (made.fault, made.ending) == ("node", "node fail; placed anew")
-    made = task(Phase.RUNNING, description=again, mishaps=OUR_FAULT)
-    assert look(made, lost, 1.0) == Look((What.OVER,), f"failed after {OUR_FAULT} restarts: node fail")
+    assert (made.verdict.faults.others, speak(made.ending)) == (OTHERS_FAULT, "node fail; placed anew")  # type: ignore[union-attr]
+    made = task(Phase.RUNNING, description=again, faults=Faults(others=OTHERS_FAULT))
+    assert look(made, lost, 1.0) == Look((What.OVER,), f"failed after {OTHERS_FAULT} restarts: node fail")
     assert look(made, failed, 1.0).do is Do.REVIVE
-    assert made.fault == "own"
+    assert made.verdict.faults.own == 1  # type: ignore[union-attr]
     made = task(Phase.RUNNING, description=again)
     assert look(made, PINNED, 1.0).what == (What.STOPPED,)
-    assert made.fault == "", "a requeue is nobody's fault"
+    assert made.verdict is None, "a requeue is nobody's fault"
 
 
 @pytest.mark.parametrize(

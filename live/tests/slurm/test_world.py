@@ -27,6 +27,7 @@ from live.tests.slurm.serving import (
 from testkit.sandbox import Sandbox
 from weft.core.stack import Stack
 from weft.model.plan import Candidate, Gate, State
+from weft.model.reason import because, speak
 from weft.model.view import ClusterView, JobStatus
 from weft.policies.interleave.base import Interleave, Pick
 from weft.policies.planners.base import Planner
@@ -306,7 +307,7 @@ def test_failures_are_started_again_as_often_as_the_job_says(serving: Serving) -
     once = serving.sbatch(1, "sh -c 'exit 3'")
     twice = serving.sbatch(1, "sh -c '[ $WEFT_ATTEMPT = 3 ] || exit 4'", says="restarts=2")
     serve_until(server, ended(server, once, twice))
-    rows = {row.id: (row.status, row.words) for row in server.ledger.jobs()}
+    rows = {row.id: (row.status, speak(row.why)) for row in server.ledger.jobs()}
     assert rows == {once: ("failed", "failed: exited with code 3"), twice: ("finished", "exited with code 0")}
     assert server.ledger.starts(twice) == 3
 
@@ -321,7 +322,7 @@ def test_what_weft_did_not_start_is_left_alone(serving: Serving, box: Sandbox) -
     job = serving.sbatch(8, "sleep 600")
     serve_until(server, running(server, job))
     assert state(box, job) == "RUNNING None n2"
-    assert server.world.down[0] == f"job {stray}, which weft did not start, has GPUs of it"
+    assert server.world.down[0] == because("slurm.stranger", job=stray)
     box.run("scancel", stray)
     serve_until(server, lambda: not server.core.table.gpus.down)
 

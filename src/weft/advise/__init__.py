@@ -94,7 +94,7 @@ def advise(
             f"{LEAST_JOBS} at least" + f". A good log: {SACCT}" * (log.trace.format == "slurm")
         )
     site = site_of(log, request.cluster, request.flags, list(request.models))
-    changes = {text: what_if(site, text) for text in request.what_ifs}
+    changes = {text: what_if(site, log, text) for text in request.what_ifs}
     for text, other in changes.items():
         if lost := int(((log.frame["gpus"] > other.n_gpus) & (log.frame["gpus"] <= site.n_gpus)).sum()):
             raise InputError(

@@ -1,14 +1,14 @@
 """Any table of jobs. What a column holds is guessed from its name, or given with `--map submit=Submit,gpus=NGPUS`.
 
 A table needs a submission time, a number of GPUs, and a length (a duration, or a start and an end). Times are seconds,
-milliseconds or dates; durations are seconds (minutes or hours, if the column is called so) or
-[days-]hours:minutes:seconds; GPUs are a number or Slurm's `gres/gpu=8`.
+milliseconds or dates; durations are seconds (another unit if the column is called so, or if `--map duration=Runtime:h`
+says so) or [days-]hours:minutes:seconds; GPUs are a number or Slurm's `gres/gpu=8`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from weft.errors import InputError
 from weft.workload.traces import tools as slurm
 from weft.workload.traces.base import Delimited, Head, Options
 from weft.workload.traces.rows import MAX_S, Rows, Trace
+
+Unit = tuple[str, float]  # its name, and what it is in seconds
 
 # field: column names that stand for it, without case, blanks and punctuation, the likeliest first
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -48,8 +50,12 @@ _DATES = (
     "%Y-%m-%d %H:%M", "%m/%d/%Y %H:%M:%S", "%m/%d/%Y %H:%M", "%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M:%S %p",
     "%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%d/%m/%Y %H:%M:%S", "%d/%m/%Y %H:%M",
 )  # fmt: skip
-# A unit at the end of a column's name, and what it is in seconds
-_UNITS = (("minutes", r"(?i)(?<![a-z])min(ute)?s?\)?$", 60.0), ("hours", r"(?i)(?<![a-z])h(ou)?rs?\)?$", 3600.0))
+# Units of durations: what `--map` and the end of a column's name call them, their names, and what they are in seconds
+_UNITS = (
+    ("ms|msecs?|milli(second)?s?", "milliseconds", 1e-3), ("s|secs?|seconds?", "seconds", 1.0),
+    ("m|mins?|minutes?", "minutes", 60.0), ("h|hrs?|hours?", "hours", 3600.0), ("d|days?", "days", 86_400.0),
+)  # fmt: skip
+_TIMED = ("duration", "wait")  # fields that have a unit
 # The call that prints what a log needs
 SACCT = (
     "sacct --allusers --parsable2 --starttime 2024-05-01 "
@@ -65,17 +71,21 @@ def parse_map(text: str) -> dict[str, str]:
         field, equals, column = (piece.strip() for piece in part.partition("="))
         if not equals or not column or field not in FIELDS:
             raise InputError(f"--map {part}: write FIELD=COLUMN; fields are {', '.join(FIELDS)}")
+        if field in _TIMED and ":" in column and _unit_called(unit := column.rpartition(":")[2]) is None:
+            raise InputError(f"--map {part}: {unit!r} is no unit; write FIELD=COLUMN:UNIT with ms, s, m, h or d")
         found[field] = column
     return found
 
 
 def guess(columns: list[str], said: Mapping[str, str]) -> dict[str, str]:
     """The column of each field: the one that the user named, or else the likeliest name that no other field has."""
-    for column in said.values():
+    found = {field: _without_unit(field, column, columns) for field, column in said.items()}
+    for column in found.values():
         if column not in columns:
             raise InputError(f"--map: there is no column {column}; the file has {', '.join(columns)}")
-    plain = {re.sub(r"[^a-z0-9]|_s$", "", column.lower()): column for column in reversed(columns)}
-    found, taken = dict(said), set(said.values())
+    plain = {re.sub(r"[^a-z0-9]", "", _without_words(column).lower()): column for column in reversed(columns)}
+    plain |= {re.sub(r"[^a-z0-9]", "", column.lower()): column for column in reversed(columns)}
+    taken = set(found.values())
     for field, names in FIELDS.items():
         likely = next((plain[name] for name in names if name in plain and plain[name] not in taken), None)
         if field not in found and likely is not None:
@@ -94,7 +104,8 @@ def read_table(path: Path, said: Mapping[str, str]) -> tuple[Trace, dict[str, st
     delimiter = max("|,;\t", key=head.lines[0].count)
     mapping = guess(head.header(delimiter), said)
     _check(path, mapping, head.header(delimiter))
-    reader = Delimited("table", "a table of jobs", partial(_parse, mapping), delimiter=delimiter)
+    units = {field: _unit_of(field, mapping[field], said.get(field, "")) for field in _TIMED if field in mapping}
+    reader = Delimited("table", "a table of jobs", partial(_parse, mapping, units), delimiter=delimiter)
     parsed = reader.read(path, Options())
     frame = parsed.frame
     if frame.is_empty():
@@ -103,8 +114,8 @@ def read_table(path: Path, said: Mapping[str, str]) -> tuple[Trace, dict[str, st
     zero = frame["submit_s"].min()
     frame = frame.with_columns(pl.col("submit_s") - zero)
     shown = dict(mapping)
-    for field in ("duration", "wait"):
-        if field in mapping and (unit := _unit(mapping[field])[0]):
+    for field, (unit, seconds) in units.items():
+        if seconds != 1.0 or field in said:
             shown[field] = f"{mapping[field]} ({unit})"
     return Trace(frame, "table", tuple(parsed.problems), parsed.n_rows_in, str(path)), shown
 
@@ -121,18 +132,18 @@ def _check(path: Path, mapping: Mapping[str, str], columns: list[str]) -> None:
         )
 
 
-def _parse(mapping: Mapping[str, str], rows: Rows) -> pl.DataFrame:
+def _parse(mapping: Mapping[str, str], units: Mapping[str, Unit], rows: Rows) -> pl.DataFrame:
     blank = pl.Series([None] * len(rows), dtype=pl.Float64)
     submit = _moment(rows, mapping["submit"], required=True)
     start = _moment(rows, mapping["start"]) if "start" in mapping else blank
     end = _moment(rows, mapping["end"]) if "end" in mapping else blank
     gpus = _gpus(rows, mapping["gpus"])
     rows.leave_out(gpus == 0, mapping["gpus"], "uses no GPU")
-    duration = _duration(rows, mapping["duration"]) if "duration" in mapping else end - start
+    duration = _duration(rows, mapping["duration"], units["duration"]) if "duration" in mapping else end - start
     rows.leave_out(duration.is_null(), mapping.get("duration", mapping.get("end", "")), "has no length")
     rows.damage(duration < 0, mapping.get("end", ""), "ends before it starts")
     rows.leave_out(duration == 0, mapping.get("duration", mapping.get("end", "")), "took no time")
-    wait = _duration(rows, mapping["wait"]) if "wait" in mapping else start - submit
+    wait = _duration(rows, mapping["wait"], units["wait"]) if "wait" in mapping else start - submit
     names = {field: rows.name(mapping[field]) for field in ("user", "vc", "status") if field in mapping}
     return rows.finish(
         {"job_id": rows.job_ids(mapping.get("job_id")), "submit_s": submit, "gpus": gpus, "duration_s": duration,
@@ -161,16 +172,33 @@ def _moment(rows: Rows, column: str, required: bool = False) -> pl.Series:
     return rows.moment(column, _DATES[0], required=required)
 
 
-def _unit(column: str) -> tuple[str, float]:
-    """The unit of a column of numbers, in words if it is not seconds."""
-    return next(((name, s) for name, pattern, s in _UNITS if re.search(pattern, column)), ("", 1.0))
+def _unit_called(word: str) -> Unit | None:
+    """The unit of that name."""
+    return next(((name, s) for words, name, s in _UNITS if re.fullmatch(words, word.strip(), re.IGNORECASE)), None)
 
 
-def _duration(rows: Rows, column: str) -> pl.Series:
+def _without_words(column: str) -> str:
+    """A column's name without the unit at its end: `Runtime` of `Runtime(h)`, `run` of `run_min`."""
+    name, _, word = re.sub(r"[\s()\[\]_]+", " ", column).strip().rpartition(" ")
+    return name if name and _unit_called(word) else column
+
+
+def _without_unit(field: str, said: str, columns: Sequence[str]) -> str:
+    """The column of `--map`, which may end in a unit."""
+    return said.rpartition(":")[0] if field in _TIMED and ":" in said and said not in columns else said
+
+
+def _unit_of(field: str, column: str, said: str) -> Unit:
+    """The unit of a column of numbers: what `--map` says, or the end of its name, or seconds."""
+    asked = _unit_called(said.rpartition(":")[2]) if said not in ("", column) else None
+    return asked or _unit_called(re.split(r"[\s()\[\]_]+", re.sub(r"[)\]\s]+$", "", column))[-1]) or ("seconds", 1.0)
+
+
+def _duration(rows: Rows, column: str, unit: Unit) -> pl.Series:
     text = rows.column(column)
     known = text.drop_nulls()
     if (~known.str.contains(r"^\d+(\.\d*)?$")).sum() <= len(known) // 10:  # what is no number is damaged
-        return rows.number(column, required=False) * _unit(column)[1]
+        return rows.number(column, required=False) * unit[1]
     seconds = slurm.elapsed_s(text)
     bad = text.is_not_null() & (seconds.is_null() | (seconds > MAX_S))
     rows.damage(bad, column, lambda row: f"{str(text[row])[:40]!r} is neither seconds nor [days-]hours:minutes:seconds")

@@ -29,6 +29,7 @@ class JobLog:
     trace: Trace
     file: Path  # a copy in weft's own columns
     mapping: Mapping[str, str] = field(default_factory=dict)  # field: column, if the file was a table of unknown format
+    unit_said: bool = True  # whether the file or the operator says what unit lengths have
     replayed_s: Mapping[str, float] = field(default_factory=dict)  # waits of jobs in the replay, where none is recorded
 
     @property
@@ -111,7 +112,7 @@ def read_jobs(path: Path, said: Mapping[str, str], name_format: str | None = Non
             raise
         trace, mapping = read_table(path, said)
     trace = _sound(trace)
-    return JobLog(trace, _copy(trace), mapping)
+    return JobLog(trace, _copy(trace), mapping, unit_said=not mapping or ":" in said.get("duration", ""))
 
 
 def _sound(trace: Trace) -> Trace:

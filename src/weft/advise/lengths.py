@@ -18,6 +18,7 @@ from typing import Any
 
 import polars as pl
 
+from weft.advise.site import ANY
 from weft.runs.kept import identity
 from weft.runs.run import run_stack
 from weft.scenario import Scenario
@@ -77,6 +78,14 @@ def fit(task: Fit) -> dict[str, float]:
 def shortened(frame: pl.DataFrame, parts: Mapping[str, float]) -> pl.DataFrame:
     """The jobs with fitted lengths; a job without a fit keeps its length."""
     part = frame["job_id"].replace_strict(dict(parts), default=1.0, return_dtype=pl.Float64)
+    return frame.with_columns((pl.col("duration_s") * part).alias("duration_s"))
+
+
+def elsewhere(frame: pl.DataFrame, faster: Mapping[str, float]) -> pl.DataFrame:
+    """The jobs with the lengths that they have on other GPUs: for each model the part of its length here."""
+    if not faster:
+        return frame
+    part = frame["model"].replace_strict(dict(faster), default=faster.get(ANY, 1.0), return_dtype=pl.Float64)
     return frame.with_columns((pl.col("duration_s") * part).alias("duration_s"))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 
 from weft.advise.jobs import JobLog
-from weft.advise.lengths import Fit, fit, shortened
+from weft.advise.lengths import Fit, elsewhere, fit, shortened
 from weft.advise.site import Site
 from weft.errors import EngineError, StackError, WeftError
 from weft.model.view import Fact
@@ -136,7 +136,8 @@ class Windows:
         start, part = self.spans[window]
         whole = self.side_by_side == 1
         jobs = self.log.frame if whole else self.log.window(start, start + part * (1 + BEFORE + AFTER))
-        return changed(site.guesses[guess], {"workload.trace": str(self.log.copy(shortened(jobs, parts)))})
+        jobs = elsewhere(shortened(jobs, parts), site.faster.get(guess, {}))
+        return changed(site.guesses[guess], {"workload.trace": str(self.log.copy(jobs))})
 
     def words(self) -> str:
         """How the windows were drawn."""

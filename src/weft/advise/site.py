@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from typing import Any
 from weft.advise.jobs import JobLog
 from weft.errors import InputError
 from weft.scenario import Scenario
-from weft.scenario.build import build_cluster, check
-from weft.scenario.changes import Setting, changed, settings
+from weft.scenario.build import build_cluster, check, located
+from weft.scenario.changes import Change, Setting, changed, settings
 from weft.scenario.problems import read_toml
+from weft.workload import zoo
 
 GUESSES: Mapping[str, Mapping[str, Any]] = {
     "little communication": {"models": ["resnet50"], "overlap": True},
@@ -26,6 +27,7 @@ GUESSES: Mapping[str, Mapping[str, Any]] = {
     "much communication": {"models": ["vgg16"]},
 }
 DEFAULTS: Mapping[str, Any] = {"gpu": "V100", "gpu_memory_gb": 32.0, "nic_gbps": 25.0, "oversubscription": 4.0}
+ANY = "*"  # jobs whose model the log does not name
 NAMED: Mapping[str, Mapping[str, Any]] = {"as the log names models": {}, "overlapped": {"overlap": True}}
 
 
@@ -49,6 +51,7 @@ class Site:
     n_gpus: int
     assumed: tuple[str, ...]
     size_guessed: bool = False  # nobody said how many GPUs there are
+    faster: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # guess: model: part of its recorded length
 
     @property
     def middle_guess(self) -> str:
@@ -81,6 +84,8 @@ def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) 
         if flags.servers_per_rack is not None:
             raise InputError(f"--servers-per-rack: {cluster} says which servers share a switch; leave it out")
         section = {"topology": "file", "file": str(cluster.resolve()), **_said(flags)}
+        if flags.gpu is not None:
+            section["gpu_memory_gb"] = _memory_gb(flags.gpu, "--gpu")
         _assume(section, {"gpus_per_server": 8, **DEFAULTS}, assumed)
     else:
         section = _from_flags(log, flags, assumed)
@@ -98,10 +103,11 @@ def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) 
     return Site(guesses, built.n_gpus, tuple(assumed), cluster is None and flags.gpus is None)
 
 
-def what_if(site: Site, text: str) -> Site:
-    """The site with one thing changed: any key of a scenario (`oversubscription=1`), or `gpus=+25%`, `gpus=512`."""
+def what_if(site: Site, log: JobLog, text: str) -> Site:
+    """The site with one thing changed: any key of a scenario (`oversubscription=1`), or `gpus=+25%`, `gpus=512`. With
+    another type of GPU the log's jobs take as much shorter or longer as their models compute there."""
     key, _, value = text.partition("=")
-    guesses = {}
+    guesses, faster = {}, {}
     for name, scenario in site.guesses.items():
         if key.strip() == "gpus":
             setting: Setting = _other_size(scenario, site.n_gpus, value.strip())
@@ -112,12 +118,46 @@ def what_if(site: Site, text: str) -> Site:
             setting = points[0]
             if any(full == "workload.trace" or full.startswith("stack.") for full in setting):
                 raise InputError(f"--what-if {text}: the jobs stay those of the log, and stacks are tried with --stack")
+        if "cluster.gpu" in setting:
+            setting = {**setting, "cluster.gpu_memory_gb": _memory_gb(str(setting["cluster.gpu"]), "--what-if")}
         guesses[name] = changed(scenario, setting, "--what-if")
-    return replace(site, guesses=guesses, n_gpus=build_cluster(next(iter(guesses.values()))).n_gpus)
+        if "cluster.gpu" in setting:
+            faster[name] = _faster(scenario, guesses[name], log)
+    built = build_cluster(next(iter(guesses.values())))
+    for scenario in guesses.values():
+        check(scenario, built)
+    return replace(site, guesses=guesses, n_gpus=built.n_gpus, faster=faster)
+
+
+def _memory_gb(gpu: str, option: str) -> float:
+    with located(option):
+        return zoo.find_gpu(gpu).memory_gb
+
+
+def _faster(now: Scenario, then: Scenario, log: JobLog) -> dict[str, float]:
+    """Compute times on another type of GPU over those on today's, for each model of a guess or of the log."""
+    types = [scenario.cluster.gpu or str(DEFAULTS["gpu"]) for scenario in (now, then)]
+    named = log.trace.frame["model"].drop_nulls().unique().to_list() if not now.workload.models else []
+    models = named or list(now.workload.models)
+    if not models or any(map(zoo.is_path, models)):
+        raise InputError(
+            f"--what-if gpu={types[1]}: the log's lengths are those on {types[0]}, and of a model from a file nobody "
+            "knows how fast it is elsewhere; name models of the zoo with --models"
+        )
+    parts = {}
+    for model in models:
+        before, after = (zoo.work_of(model, gpu=gpu) for gpu in types)
+        parts[model] = (after.forward_s + after.backward_s) / (before.forward_s + before.backward_s)
+    return parts if named else {ANY: math.fsum(parts.values()) / len(parts)}
 
 
 def change_of_size(site: Site, other: Site) -> str:
-    """What a changed cluster has more or fewer of, and its GPUs: `2 more racks: 320 GPUs`. Empty if it has as many."""
+    """What a changed cluster has more or fewer of, and its GPUs: `2 more racks: 320 GPUs`; for other GPUs what becomes
+    of the log's lengths. Empty if it has as many of the same."""
+    if other.faster:
+        factors = [part for models in other.faster.values() for part in models.values()]
+        low, high = f"{min(factors):.2f}", f"{max(factors):.2f}"
+        return f"the log's lengths times {low}" + f" to {high}" * (high != low) + ", as models compute there"
     if other.n_gpus == site.n_gpus:
         return ""
     parts = []
@@ -135,10 +175,9 @@ def change_of_size(site: Site, other: Site) -> str:
 def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:
     """A change of the number of racks, or of servers, whichever comes nearest to the wanted number of GPUs."""
     try:
-        number = float(text.rstrip("%")) * (n_gpus / 100 if text.endswith("%") else 1)
+        wanted = change.from_(n_gpus) if (change := Change.of(text)) else float(text)
     except ValueError:
-        number = math.nan
-    wanted = number + n_gpus if text.startswith(("+", "-")) or text.endswith("%") else number
+        wanted = math.nan
     if not 1 <= wanted < math.inf:
         raise InputError(
             f"--what-if gpus={text}: give a number of GPUs, or a change like +25% or +64; some must be left"
@@ -202,6 +241,9 @@ def _from_flags(log: JobLog, flags: Flags, assumed: list[str]) -> dict[str, Any]
     total = section["racks"] * even * per_server
     if total != gpus:
         assumed.insert(0, f"gpus = {total} ({why or f'{gpus} do not fill racks of one size'})")
+    if flags.gpu is not None:
+        section["gpu_memory_gb"] = memory = _memory_gb(flags.gpu, "--gpu")
+        assumed.append(f"gpu_memory_gb = {memory:g}")
     _assume(section, DEFAULTS, assumed)
     section["intra_server_gbps"] = 300.0
     return section

@@ -18,7 +18,7 @@ from weft.results.words import ratio_words
 
 CLOSE = 1.02  # stacks within this factor of each other count as equally good
 QUEUE = 0.02  # if jobs wait for less than this share of their completion time under today's stack, there is no queue
-
+PLAUSIBLE = (0.005, 20.0)  # GPU time asked for over GPU time there is; beyond, lengths are in another unit
 
 _DOUBTS = {
     False: ", though the interval does not rule out that nothing changes",
@@ -236,6 +236,13 @@ def understood(log: JobLog, site: Site, today: str | None = None) -> dict[str, A
             f"{log.trace.path}: {too_large:,} of {frame.height:,} jobs ask for more than the cluster's {site.n_gpus:,} "
             "GPUs; correct --gpus, or say which column is what with --map"
         )
+    load = log.gpu_seconds() / (site.n_gpus * max(log.span_s, 1.0))
+    if not log.unit_said and not PLAUSIBLE[0] <= load <= PLAUSIBLE[1]:
+        column = log.mapping.get("duration", "COLUMN").partition(" (")[0]
+        raise InputError(
+            f"{log.trace.path}: jobs would ask for {100 * load:.2g} % of the GPU time of {site.n_gpus:,} GPUs, so "
+            f"lengths are hardly in seconds; say their unit (ms, s, m, h, d), as in --map duration={column}:h"
+        )
     vcs = frame["vc"].n_unique() if "vc" in frame.columns else 1
     pooled = [f"{vcs:,} partitions or virtual clusters are one queue"] if vcs > 1 else []
     left_out = [f"{too_large:,} jobs ask for more than {site.n_gpus:,} GPUs and are left out"] if too_large else []
@@ -253,7 +260,7 @@ def understood(log: JobLog, site: Site, today: str | None = None) -> dict[str, A
         "first_damaged": first_problem(log.trace) if log.trace.n_damaged else "",
         "left_out": log.trace.n_left_out + too_large, "days": log.span_s / 86_400, "cluster_gpus": site.n_gpus,
         "assumed": [*guessed, *site.assumed, *pooled, *left_out],
-        "load": log.gpu_seconds() / (site.n_gpus * max(log.span_s, 1.0)), "load_by_day": by_day,
+        "load": load, "load_by_day": by_day,
         "load_by_half": [_average(by_day[:half]), _average(by_day[half:])], "unknown": unknown,
     }  # fmt: skip
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 
 from weft.core.table import Table, memory_of
 from weft.model.plan import Candidate, Decision, Gate, Hold, Placement, SetGate, Start, Stop
+from weft.model.reason import Why, because
 from weft.model.view import JobStatus, JobView
 from weft.policies.interleave.base import Pick
 
@@ -59,7 +60,7 @@ def decide(table: Table, pick: Pick, shared: bool, turn: Turn) -> list[Decision]
     given: dict[int, float] = {}  # memory that starts of this cycle take, by GPU
     for job_id, gpus in starts.items():
         if _must_wait(table, job_id, gpus, shared, leaving, given):
-            held[job_id] = Hold(job_id, "its GPUs are being freed")
+            held[job_id] = Hold(job_id, because("weft.being-freed"))
         else:
             reason = candidate.reasons.get(job_id, "")
             key = turn(table.jobs[job_id]) if job_id in table.jobs else (0.0, 0.0)
@@ -80,10 +81,10 @@ def wake_time(candidate: Candidate, now: float) -> float | None:
     return min((t for t in times if t is not None and t > now), default=None)
 
 
-def _changes(table: Table, candidate: Candidate) -> tuple[dict[str, str], dict[str, Placement]]:
+def _changes(table: Table, candidate: Candidate) -> tuple[dict[str, Why], dict[str, Placement]]:
     """Jobs to stop, with the reason, and jobs to start."""
     plan = candidate.plan.placements
-    stops: dict[str, str] = {}
+    stops: dict[str, Why] = {}
     starts: dict[str, Placement] = {}
     gone, mentioned = _suspects(table, plan)
     for job_id in gone:
@@ -116,7 +117,7 @@ def _gates(table: Table, pick: Pick, leaving: set[str]) -> Iterator[Decision]:
             continue
         gate = gates.get(job_id)
         if gate != table.gates.get(job_id):
-            yield SetGate(job_id, gate, pick.reasons.get(job_id, "" if gate else "no longer shifted"))
+            yield SetGate(job_id, gate, pick.reasons.get(job_id, "" if gate else because("weft.gate-over")))
 
 
 def _must_wait(

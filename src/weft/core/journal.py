@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
+from weft.model.reason import written
 
 Entry = tuple[int, float, Decision]  # cycle, time_s, decision
 
@@ -40,5 +41,5 @@ def rows(entries: Sequence[Entry]) -> dict[str, list[Any]]:
         "job_id": [decision.job for decision in decisions],
         "action": [_ACTION[type(decision)] for decision in decisions],
         "gpus": [" ".join(map(str, d.gpus)) if isinstance(d, Start) else "" for d in decisions],
-        "reason": [decision.reason for decision in decisions],
+        "reason": [written(decision.reason) for decision in decisions],
     }

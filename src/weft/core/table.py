@@ -26,6 +26,7 @@ from weft.model.events import (
 )
 from weft.model.job import Job
 from weft.model.plan import Gate, Placement
+from weft.model.reason import Why
 from weft.model.view import JobStatus, JobView
 
 Key = Callable[[JobView], float | tuple[float, ...]]
@@ -63,7 +64,7 @@ class Table:
         self.placements: dict[str, Placement] = {}
         self.demand: dict[tuple[int, float], int] = {}
         self.gates: dict[str, Gate] = {}
-        self.held: dict[str, str] = {}  # reason last written down for a waiting job
+        self.held: dict[str, Why] = {}  # reason last written down for a waiting job
         self.ended: dict[str, JobStatus] = {}
         self.on_end: Callable[[JobView], None] | None = None  # told of each job that ends, as it was in the end
         self._queues: dict[tuple[Key, bool], GroupedQueue] = {}
@@ -202,7 +203,7 @@ class Table:
         else:
             self.gates[job_id] = gate
 
-    def hold(self, job_id: str, reason: str) -> None:
+    def hold(self, job_id: str, reason: Why) -> None:
         """It was decided that a job waits, for this reason."""
         self.held[job_id] = reason
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from weft.model.job import Job
+from weft.model.reason import Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,14 @@ class Stopped(_OfJob):
     """A stop was confirmed, or the world itself stopped the job; it holds `iterations_done` checkpointed iterations."""
 
     iterations_done: int
-    reason: str = ""
+    reason: Why = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed(_OfJob):
     """A start could not be carried out; the job waits again."""
 
-    reason: str
+    reason: Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Withdrawn(_OfJob):
 class Barred(_OfJob):
     """A waiting job cannot be started now, and no policy can change that. No policy sees it until it is Cleared."""
 
-    reason: str
+    reason: Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Learned(_OfJob):
     iterations: int = 0
     silent: bool = False
     iteration_s: float = 0.0
-    reason: str = ""
+    reason: Why = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Prioritised(_OfJob):
     """The priority of a job, waiting or not, has changed."""
 
     priority: int
-    reason: str = ""
+    reason: Why = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class NodeDown:
 
     time_s: float
     server: int
-    reason: str = ""
+    reason: Why = ""
 
 
 @dataclass(frozen=True, slots=True)

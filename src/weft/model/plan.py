@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft.model.reason import Why
+
 Placement = tuple[int, ...]  # GPU id of each rank
 State = dict[str, Any]  # a policy's memory: versioned, JSON-able, kept by the core
 
@@ -29,7 +31,7 @@ class Declined:
     """A job that was considered and not placed: why, and when to ask again (None: at the next event)."""
 
     job: str
-    reason: str
+    reason: Why
     ask_again_s: float | None = None
 
 
@@ -52,7 +54,7 @@ class Candidate:
 
     plan: Plan
     state: State
-    reasons: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, Why] = field(default_factory=dict)
     declined: tuple[Declined, ...] = ()
     wake_s: float | None = None
     restart_share: float = 0.0
@@ -68,7 +70,7 @@ class Start:
 
     job: str
     gpus: Placement
-    reason: str
+    reason: Why
     gate: Gate | None = None
     turn: tuple[float, float] = (0.0, 0.0)
 
@@ -78,7 +80,7 @@ class Stop:
     """Take the job off its GPUs; it goes back to its last checkpoint and waits."""
 
     job: str
-    reason: str
+    reason: Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class SetGate:
 
     job: str
     gate: Gate | None
-    reason: str
+    reason: Why
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Hold:
     """Leave the job waiting; nothing is carried out, but the reason is kept for `weft explain`."""
 
     job: str
-    reason: str
+    reason: Why
     ask_again_s: float | None = None
 
 

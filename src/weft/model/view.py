@@ -14,6 +14,7 @@ from weft.model.cluster import Cluster
 from weft.model.flows import Traffic
 from weft.model.job import Job
 from weft.model.plan import Placement
+from weft.model.reason import Why
 
 _SPREADS = 10_000  # placements whose spread is remembered: policies ask about the same running jobs again and again
 
@@ -54,7 +55,7 @@ class JobView:
     saved_iterations: int = 0  # iterations kept at the last stop
     silent: bool = False  # it reports no progress: it cannot be gated
     iteration_s: float = 0.0  # measured on its present GPUs, where its profile is wrong; 0: the profile is right
-    barred: str = ""  # why it cannot be started now; while this is set, no policy sees the job
+    barred: Why = ""  # why it cannot be started now; while this is set, no policy sees the job
 
     @property
     def id(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.errors import InputError
+from weft.model.reason import Why, read_why, speak
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -39,7 +40,7 @@ def explain_run(run: RunResult, job_id: str) -> Explanation:
     of_model = f" of {job['model']}" if job["model"] else ""
     lines = [Line(job["submit_s"], f"submitted: {gpus_in_words(job['gpus'])}{of_model}")]
     for d in run.decisions.filter(pl.col("job_id") == job_id).iter_rows(named=True):
-        lines.append(Line(d["time_s"], decision_line(d["action"], where(d["gpus"], servers), d["reason"])))
+        lines.append(Line(d["time_s"], decision_line(d["action"], where(d["gpus"], servers), read_why(d["reason"]))))
     for span in run.spans.filter(pl.col("job_id") == job_id).iter_rows(named=True):
         if span["end"] == "finished":
             lines.append(Line(span["end_s"], "finished"))
@@ -64,11 +65,11 @@ def servers_of(gpus: list[int], servers: list[str]) -> str:
     return ", ".join(f"{name}: {' '.join(ids)}" for name, ids in by_server.items())
 
 
-def decision_line(action: str, where: str, reason: str) -> str:
+def decision_line(action: str, where: str, why: Why) -> str:
     told = {
         "start": f"to start on {where}", "stop": "to stop", "gate": "communication shifted", "hold": "to wait"
     }[action]  # fmt: skip
-    return f"decided {told}{f': {reason}' if reason else ''}"
+    return f"decided {told}{f': {speak(why)}' if why else ''}"
 
 
 def where(gpus: str, servers: list[str]) -> str:

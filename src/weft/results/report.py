@@ -11,6 +11,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from weft.errors import InputError
+from weft.model.reason import read_why, speak
 from weft.results.compare import compare
 from weft.results.display import amount, count, duration, percent, time_unit
 from weft.results.files import write_text
@@ -239,7 +240,7 @@ def _log_rows(decisions: pl.DataFrame) -> list[list[str]]:
             duration(row["time_s"]), escape(row["job_id"] or ""),
             f'<span class="tag {escape(row["action"])}">{escape(row["action"])}</span>',
             escape(_ranges(row["gpus"] or "")),
-            escape(row["reason"] or ""),
+            escape(speak(read_why(row["reason"] or ""))),
         ]
         for row in decisions.iter_rows(named=True)
     ]  # fmt: skip

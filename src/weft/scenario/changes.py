@@ -1,13 +1,16 @@
 """Changes to a scenario from the command line: `cluster.oversubscription=1,2,4`.
 
 A key is written with its section (`cluster.racks`, `workload.load`), or alone where only one section has it. A value is
-written as in the file; a text needs no quotes. Commas outside brackets and quotes divide values to be tried in turn.
+written as in the file; a text needs no quotes. A number with a sign or a percent sign changes the scenario's own:
+`racks=+1`, `oversubscription=-25%`, `load=110%`. Commas outside brackets and quotes divide values to be tried in turn.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -16,6 +19,33 @@ from weft.scenario.problems import model_in, near
 from weft.scenario.scenario import Scenario
 
 Setting = Mapping[str, Any]  # dotted key: value
+_CHANGE = re.compile(r"([+-]?)(\d[\d_]*(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)(%?)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A number that is said as a change of another: `+1`, `-25%`, or `110%` of it."""
+
+    text: str
+    sign: int  # 0: a part of the other number
+    amount: float
+    percent: bool
+
+    @classmethod
+    def of(cls, text: str) -> Change | None:
+        """The change that a text says; None if it says a value."""
+        found = _CHANGE.fullmatch(text.strip())
+        if found is None or not (found[1] or found[3]):
+            return None
+        return cls(text.strip(), {"+": 1, "-": -1, "": 0}[found[1]], float(found[2].replace("_", "")), bool(found[3]))
+
+    def from_(self, number: float) -> float:
+        """The number that it makes of another."""
+        by = number * self.amount / 100 if self.percent else self.amount
+        return number + self.sign * by if self.sign else by
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def settings(texts: Sequence[str], option: str = "--set") -> list[Setting]:
@@ -38,6 +68,7 @@ def changed(scenario: Scenario, setting: Setting, option: str = "--set") -> Scen
     """The scenario with other values, checked like a file."""
     if not setting:
         return scenario
+    setting = _resolved(scenario, setting, option)
     data = scenario.model_dump(mode="json", exclude_unset=True)
     for key, value in setting.items():
         *above, last = key.split(".")
@@ -52,7 +83,27 @@ def changed(scenario: Scenario, setting: Setting, option: str = "--set") -> Scen
 
 def sweep(scenario: Scenario, texts: Sequence[str]) -> list[tuple[Setting, Scenario]]:
     """The scenario at every combination of values."""
-    return [(setting, changed(scenario, setting)) for setting in settings(texts)]
+    points = [_resolved(scenario, setting, "--set") for setting in settings(texts)]
+    return [(point, changed(scenario, point)) for point in points]
+
+
+def _resolved(scenario: Scenario, setting: Setting, option: str) -> Setting:
+    """The setting with a number in place of each change of one."""
+    return {k: _changed(scenario, k, v, option) if isinstance(v, Change) else v for k, v in setting.items()}
+
+
+def _changed(scenario: Scenario, key: str, change: Change, option: str) -> float | int:
+    now: Any = scenario
+    for name in key.split("."):
+        now = now.get(name) if isinstance(now, Mapping) else getattr(now, name, None)
+    if isinstance(now, bool) or not isinstance(now, int | float):
+        raise InputError(f"{option} {key}={change}: the scenario gives no number that could be changed; write a value")
+    new = change.from_(now)
+    if isinstance(now, int):
+        if change.percent:
+            return round(new)
+        return int(new) if new == int(new) else new  # half a server is refused with the words for its section
+    return new
 
 
 def named(setting: Setting) -> str:
@@ -106,6 +157,8 @@ def _divided(text: str) -> list[str]:
 
 
 def _value(text: str) -> Any:
+    if change := Change.of(text):
+        return change
     try:
         return tomllib.loads(f"value = {text.strip()}")["value"]
     except tomllib.TOMLDecodeError:

@@ -21,6 +21,7 @@ from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started
 from weft.model.flows import Ask, Traffic, TransferView
 from weft.model.job import Job
 from weft.model.plan import Decision, Placement, SetGate, Start, Stop
+from weft.model.reason import Why, because, speak
 from weft.model.view import Estimate, Fact, Spread
 from weft.policies.pace.base import Pace
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
@@ -263,20 +264,21 @@ class SimWorld:
 
     def _lose(self, server: int, now: float) -> list[Event]:
         """A server is lost with all that runs there: what jobs have not saved is lost, too."""
-        gone, words = set(self.cluster.servers[server].gpus), f"server {self.cluster.servers[server].name} was lost"
+        gone = set(self.cluster.servers[server].gpus)
+        why = because("weft.lost-server", server=self.cluster.servers[server].name)
         coming = {job for _, _, action, job, ticket in self._later
                   if action == "come up" and self.records[job].ticket == ticket}  # fmt: skip
-        events: list[Event] = [NodeDown(now, server, words)]
+        events: list[Event] = [NodeDown(now, server, why)]
         for record in self.records.values():
             if record.span is None or gone.isdisjoint(record.span.gpus):
                 continue
             if record.job.id in coming:
                 record.ticket += 1
                 record.span = None
-                events.append(Failed(now, record.job.id, words))
+                events.append(Failed(now, record.job.id, why))
             else:
                 record.stops -= 1  # no decision caused this stop
-                events.append(self._stop(record, words))
+                events.append(self._stop(record, why))
         return events
 
     def _start(self, record: JobRecord, decision: Start) -> list[Event]:
@@ -295,7 +297,7 @@ class SimWorld:
         if self.spec.failure_rate > 0 and self._fails(record):
             record.ticket += 1
             record.span = None
-            return Failed(now, record.job.id, "the start failed (failure_rate)")
+            return Failed(now, record.job.id, because("weft.failed-start"))
         restart = self.spec.restart_s if record.start_s is not None else 0.0
         if record.start_s is None:
             record.start_s = now
@@ -321,7 +323,7 @@ class SimWorld:
         )
         self._by_row[record.row] = record
 
-    def _stop(self, record: JobRecord, reason: str) -> Event:
+    def _stop(self, record: JobRecord, reason: Why) -> Event:
         record.ticket += 1
         record.stops += 1
         if record.row >= 0:
@@ -332,7 +334,7 @@ class SimWorld:
             record.lost_gpu_s += usage.gpu_s * (1.0 - self._kept_part(record, usage, kept))
             record.iterations += usage.iterations
             record.saved = kept
-        self._close(record, reason or "stopped")
+        self._close(record, speak(reason) or "stopped")
         return Stopped(self.now(), record.job.id, record.saved, reason)
 
     def _kept_part(self, record: JobRecord, usage: Usage, kept: int) -> float:

@@ -6,6 +6,7 @@ from weft.core.cycle import Core
 from weft.core.layered import Layered
 from weft.core.stack import Stack
 from weft.model import Hold, Placement, Start, State, Submitted
+from weft.model.reason import because
 from weft.model.view import ClusterView, JobView, Offer
 from weft.policies.order.base import Claim, Order, Ranking
 from weft.policies.place.base import Answer
@@ -52,13 +53,15 @@ def claim(name: str, gpus: int = 4, anew: bool = False) -> Claim:
 def test_only_released_jobs_give_way() -> None:
     order = Pooled(claim("new"), claim("a"), claim("b"), released="b")
     assert decided(core_of(order, **FULL), new=4) == [
-        ("Stop", "b", "lease over: gives way to new"), ("Hold", "new", "its GPUs are being freed"),
+        ("Stop", "b", because("weft.lease-over", to=("new",))), ("Hold", "new", because("weft.being-freed")),
     ]  # fmt: skip
 
 
 def test_a_released_job_before_the_new_one_keeps_its_gpus() -> None:
     order = Pooled(claim("b"), claim("new"), released="b")
-    assert decided(core_of(order, **FULL), new=4) == [("Hold", "new", "wants 4 GPUs; fewer are on offer")]
+    assert decided(core_of(order, **FULL), new=4) == [
+        ("Hold", "new", because("weft.no-room", gpus=4, there="are on offer"))
+    ]
 
 
 def test_released_jobs_that_claim_nothing_keep_what_is_left() -> None:
@@ -72,8 +75,8 @@ def test_who_lost_its_gpus_may_move_to_those_of_one_behind_it() -> None:
     order = Pooled(claim("new"), claim("a"), claim("b"), released="ab")
     found = decided(core_of(order, **FULL), new=4)
     assert found == [
-        ("Stop", "b", "lease over: gives way to a"), ("Stop", "a", "told; tightest fit on 1 server"),
-        ("Hold", "new", "its GPUs are being freed"),
+        ("Stop", "b", because("weft.lease-over", to=("a",))), ("Stop", "a", "told; tightest fit on 1 server"),
+        ("Hold", "new", because("weft.being-freed")),
     ]  # fmt: skip
 
 
@@ -91,7 +94,7 @@ def test_anew_moves_only_to_something_else() -> None:
 def test_everybody_who_waits_is_told_why() -> None:
     order = Pooled(*(claim(name, 8) for name in ("x", "y", "z")))
     found = decided(core_of(order, **FULL), x=8, y=8, z=8)
-    assert found == [("Hold", name, "wants 8 GPUs; fewer are on offer") for name in "xyz"]
+    assert found == [("Hold", name, because("weft.no-room", gpus=8, there="are on offer")) for name in "xyz"]
 
 
 def test_strict_stops_at_the_first_that_does_not_fit() -> None:
@@ -101,7 +104,7 @@ def test_strict_stops_at_the_first_that_does_not_fit() -> None:
     assert [(kind, job) for kind, job, _ in found if kind != "Hold"] == [("Stop", "a")]  # 12 are on offer: a and 8 free
     order = Pooled(claim("big", 16), claim("small", 1), strict=True)
     found = decided(core_of(order, **placed), big=16, small=1)
-    assert found == [("Hold", "big", "wants 16 GPUs; fewer are on offer")]
+    assert found == [("Hold", "big", because("weft.no-room", gpus=16, there="are on offer"))]
 
 
 def test_holds_are_written_once() -> None:

@@ -4,17 +4,7 @@ from testkit.toys import moves, played
 from weft.errors import StackError
 from weft.model import Start, Stop
 from weft.policies.order.las import LeastAttainedService, QueuedLeastAttainedService
-from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
-
-
-@pytest.mark.parametrize("lease", [None, "5"])
-def test_continuous_conforms(lease: str | None) -> None:
-    check_order(lambda: LeastAttainedService.from_text(lease), range(3))
-
-
-@pytest.mark.parametrize("thresholds", [None, "10/50"])
-def test_queues_conform(thresholds: str | None) -> None:
-    check_order(lambda: QueuedLeastAttainedService.from_text(thresholds), range(3))
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def test_continuous_by_hand() -> None:

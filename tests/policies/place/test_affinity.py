@@ -1,11 +1,6 @@
 from testkit.toys import decided, played
 from weft.model import Start
-from weft.policies.place.affinity import Affinity
-from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
-
-
-def test_conforms() -> None:
-    check_place(Affinity, range(1, 3))
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def test_by_hand() -> None:

@@ -6,14 +6,11 @@ from testkit.toys import decided, played, starts
 from weft.core.cycle import Core
 from weft.errors import StackError
 from weft.model import Job, Start
+from weft.model.reason import because
 from weft.model.view import Spread
 from weft.policies.place.skew import Skew, skew_of
 from weft.stacks import resolve
-from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
-
-
-def test_conforms() -> None:
-    check_place(Skew, range(1, 3))
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def test_skew_of_the_models_of_dally() -> None:
@@ -44,7 +41,7 @@ def test_by_hand() -> None:
         (10.0, "alex", (4, 5, 6, 7)),
     ]  # fmt: skip
     waits = [d.reason for _, d in decided(core) if d.job == "alex" and not isinstance(d, Start)]
-    assert waits[0] == "wants 4 GPUs; fewer are on offer"
+    assert waits[0] == because("weft.no-room", gpus=4, there="are on offer")
 
 
 def test_fewest_servers() -> None:

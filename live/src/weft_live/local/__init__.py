@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from weft.model.cluster import Cluster
 from weft.model.events import Barred, Cleared, Event, Failed, Finished, Learned, Started, Stopped, Withdrawn
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
+from weft.model.reason import Why, because
 from weft.model.view import Fact, JobStatus, JobView, Spread
-from weft_live.attempt import Attempt, Ended, Ending, judge
+from weft_live.attempt import Attempt, Ended, done, saved_in
 from weft_live.clock import Clock
 from weft_live.description import Description
+from weft_live.ending import NONE, Becomes, Faults, judge, pausing
 from weft_live.measured import SLACK_S, Doubts
 from weft_live.unix import bound
 from weft_live.waiting import Closing, LiveWorld
@@ -37,7 +39,7 @@ class Task:
     job: Job
     description: Description
     saved: int = 0  # iterations kept from earlier attempts
-    failures: int = 0  # starts that failed and ends that nobody asked for
+    faults: Faults = NONE
     starts: int = 0  # attempts so far; also the number of the present one
     attempt: Attempt | None = None
     gpus: Placement = ()
@@ -97,11 +99,11 @@ class LocalWorld(LiveWorld[Task]):
         return True
 
     def take_over(
-        self, view: JobView, description: Description, starts: int, failures: int, cancelled: bool, gate: Gate | None
+        self, view: JobView, description: Description, starts: int, faults: Faults, cancelled: bool, gate: Gate | None
     ) -> None:
         """A job as the last server left it."""
         task = Task(
-            view.job, description, saved=view.saved_iterations, failures=failures, starts=starts, gpus=view.gpus,
+            view.job, description, saved=view.saved_iterations, faults=faults, starts=starts, gpus=view.gpus,
             running=view.status in (JobStatus.RUNNING, JobStatus.STOPPING),
             stopping=view.status is JobStatus.STOPPING, cancelled=cancelled,
             barred_until_s=self.now() if view.barred else None, started_s=self.now(),
@@ -160,7 +162,8 @@ class LocalWorld(LiveWorld[Task]):
 
     def busy(self) -> bool:
         """Whether jobs are still to come, or run."""
-        return bool(self._arrivals) or any(task.attempt for task in self.tasks.values())
+        tasks = self.tasks.values()
+        return bool(self._arrivals) or any(task.attempt or task.barred_until_s is not None for task in tasks)
 
     def next_time(self) -> float:
         """The next arrival, or the next scan."""
@@ -176,7 +179,7 @@ class LocalWorld(LiveWorld[Task]):
 
     def _withdrawn(self, now: float) -> list[Event]:
         gone = [t for t in self.tasks.values() if t.cancelled and t.attempt is None]
-        return [self._end(task, Withdrawn(now, task.job.id), "cancelled while it waited") for task in gone]
+        return [self._end(task, Withdrawn(now, task.job.id), because("live.cancelled-waiting")) for task in gone]
 
     def _cleared(self, now: float) -> list[Event]:
         due = [task for task in self.tasks.values() if task.barred_until_s is not None and now >= task.barred_until_s]
@@ -196,7 +199,7 @@ class LocalWorld(LiveWorld[Task]):
                 task.running, task.started_s = True, now
                 events.append(Started(now, job_id))
             if ended is not None:
-                events.append(self._ended(task, task.attempt, ended, now))
+                events += self._ended(task, task.attempt, ended, now)
             elif task.running and not task.stopping:
                 events += self._doubted(task, task.attempt, now)
         self._dirty.clear()
@@ -226,7 +229,7 @@ class LocalWorld(LiveWorld[Task]):
             task.attempt, now = None, self.now()
             task.bars = min(task.bars + 1, 30)
             task.barred_until_s = now + min(_PAUSE_S[0] * 2 ** (task.bars - 1), _PAUSE_S[1])
-            reason = f"its runner cannot be started: {error.strerror}"
+            reason = because("local.no-runner", said=error.strerror or str(error))
             self.outcomes[task.job.id] = reason
             return [Failed(now, task.job.id, reason), Barred(now, task.job.id, reason)]
         task.bars = 0
@@ -264,30 +267,38 @@ class LocalWorld(LiveWorld[Task]):
             "offset": float(offset_s),
         }
 
-    def _ended(self, task: Task, attempt: Attempt, ended: Ended, now: float) -> Event:
+    def _ended(self, task: Task, attempt: Attempt, ended: Ended, now: float) -> list[Event]:
         """What the end of an attempt means for its job."""
         progress = attempt.progress()
         spread = Spread.of(self.cluster, task.gpus)
         self.speeds.measured(task.job, len(task.gpus), spread, progress.iteration_s)
-        verdict = judge(ended, progress, task.description, task.failures, task.stopping, task.cancelled)
-        task.saved = max(task.saved, min(verdict.saved, task.job.iterations))
-        task.seen = task.saved
+        kept = min(saved_in(progress, task.description.checkpoint_every), task.job.iterations)
+        if kept > task.saved:
+            task.faults = replace(task.faults, others=0)
+        verdict = judge(
+            ended.how, task.faults, task.description.restarts, done=done(ended, progress, task.description),
+            own=ended.own, stopping=task.stopping, cancelled=task.cancelled,
+            ran_s=now - task.started_s if task.running else 0.0,
+        )  # fmt: skip
+        task.saved = task.seen = max(task.saved, kept)
         task.attempt, job_id = None, task.job.id
-        match verdict.ending:
-            case Ending.FINISHED:
-                return self._end(task, Finished(now, job_id), verdict.words)
-            case Ending.OVER:
-                return self._end(task, Withdrawn(now, job_id), verdict.words)
-            case Ending.AGAIN:
-                self.outcomes[job_id] = verdict.words
-                task.failures += not task.stopping
-                if task.running:
-                    return Stopped(now, job_id, task.saved, verdict.words)
-                return Failed(now, job_id, verdict.words)
+        match verdict.becomes:
+            case Becomes.FINISHED:
+                return [self._end(task, Finished(now, job_id), verdict.why)]
+            case Becomes.OVER:
+                return [self._end(task, Withdrawn(now, job_id), verdict.why)]
+            case Becomes.AGAIN:
+                self.outcomes[job_id], task.faults = verdict.why, verdict.faults
+                left = Stopped(now, job_id, task.saved, verdict.why) if task.running else None
+                events: list[Event] = [left or Failed(now, job_id, verdict.why)]
+                if verdict.pause_s:
+                    task.barred_until_s = now + verdict.pause_s
+                    events.append(Barred(now, job_id, pausing(verdict)))
+                return events
 
-    def _end(self, task: Task, event: Finished | Withdrawn, words: str) -> Event:
+    def _end(self, task: Task, event: Finished | Withdrawn, why: Why) -> Event:
         del self.tasks[task.job.id]
-        self.outcomes[task.job.id] = words
+        self.outcomes[task.job.id] = why
         return event
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Started, Stopped
 from weft.model.plan import Decision, Gate, Hold, SetGate, Start, Stop
+from weft.model.reason import speak
 from weft.network.topologies import Machine, leaf_spine
 from weft_live.clock import Clock
 from weft_live.engine import Site
@@ -72,13 +73,15 @@ class DryWorld(LocalWorld):
             match decision:
                 case Start():
                     self.tasks[job_id].gpus = decision.gpus
-                    self._say(f"would start {job_id} on GPUs {' '.join(map(str, decision.gpus))}: {decision.reason}")
+                    self._say(
+                        f"would start {job_id} on GPUs {' '.join(map(str, decision.gpus))}: {speak(decision.reason)}"
+                    )
                     events.append(Started(now, job_id))
                 case Stop():
-                    self._say(f"would stop {job_id}: {decision.reason}")
+                    self._say(f"would stop {job_id}: {speak(decision.reason)}")
                     events.append(Stopped(now, job_id, self.tasks[job_id].saved, decision.reason))
                 case SetGate():
-                    self._say(f"would gate {job_id}: {decision.reason}")
+                    self._say(f"would gate {job_id}: {speak(decision.reason)}")
                 case Hold():
-                    self._say(f"would hold {job_id}: {decision.reason}")
+                    self._say(f"would hold {job_id}: {speak(decision.reason)}")
         return events

@@ -9,11 +9,13 @@ from weft.core.cycle import Core
 from weft.core.world import Around, World
 from weft.model.events import Event, Finished, NodeDown, NodeUp, Started, Submitted, Withdrawn
 from weft.model.plan import Decision, SetGate
+from weft.model.reason import Why
 from weft.model.view import JobView
 from weft_live.server.ledger import End, EventRow, Ledger
 from weft_live.server.snapshot import Saver
+from weft_live.words import status_of
 
-Words = Callable[[str], str]  # how a job ended
+Outcome = Callable[[str], Why]  # how a job ended
 
 
 class Durable(Around):
@@ -23,10 +25,10 @@ class Durable(Around):
     to the process that takes over, because it can still be seen (a job submitted, a process ended).
     """
 
-    def __init__(self, world: World, ledger: Ledger, words: Words) -> None:
+    def __init__(self, world: World, ledger: Ledger, outcome: Outcome) -> None:
         super().__init__(world)
         self._ledger = ledger
-        self._words = words
+        self._outcome = outcome
         self.core: Core | None = None  # set when it is there: it is made with this world
         self.on_decided: Callable[[Sequence[Event], Sequence[Decision], float], None] | None = None
         self._events: list[Event] = []  # reported and not yet kept
@@ -73,18 +75,18 @@ class Durable(Around):
     def _ended(self, event: Finished | Withdrawn) -> End:
         view = self._leaving.get(event.job)
         run_s = view.run_s if view else 0.0
-        words = self._words(event.job)
+        why = self._outcome(event.job)
         if isinstance(event, Finished):
-            return End(event.job, "finished", event.time_s, run_s, view.job.iterations if view else 0, words)
-        status = "cancelled" if words.startswith("cancelled") else "failed"
-        return End(event.job, status, event.time_s, run_s, view.saved_iterations if view else 0, words)
+            return End(event.job, "finished", event.time_s, run_s, view.job.iterations if view else 0, why)
+        return End(event.job, status_of(why), event.time_s, run_s, view.saved_iterations if view else 0, why)
 
     def _row(self, event: Event) -> EventRow | None:
         job = _job_of(event)
         if job is None:
             return None
-        words = "" if isinstance(event, Submitted | Started) else getattr(event, "reason", "") or self._words(job)
-        return EventRow(event.time_s, job, type(event).__name__.lower(), words)
+        silent = isinstance(event, Submitted | Started)
+        why = "" if silent else getattr(event, "reason", "") or self._outcome(job)
+        return EventRow(event.time_s, job, type(event).__name__.lower(), why)
 
 
 def _job_of(event: Event) -> str | None:

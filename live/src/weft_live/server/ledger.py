@@ -19,12 +19,15 @@ from typing import Any, NamedTuple
 
 from weft.errors import InputError
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
+from weft.model.reason import Why, read_why, written
 from weft_live.description import Description
+from weft_live.ending import Faults
+from weft_live.server.older import from_sentences
 from weft_live.server.snapshot import Changes, assembled
 
 FILE = "ledger.sqlite"
-_VERSION = 2
-_OLDER = (1,)  # versions that are taken over: there the core's jobs are all in one row
+_VERSION = 3
+_OLDER = (1, 2)  # versions that are taken over: in 1 the core's jobs are all in one row; both have sentences
 _AGAIN_S = 1.0  # seconds between attempts to write while that is not possible
 _ACTION = {Start: "start", Stop: "stop", SetGate: "gate", Hold: "hold"}
 
@@ -33,13 +36,13 @@ CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS jobs (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, submit_s REAL NOT NULL, description TEXT NOT NULL,
     cancelled INTEGER NOT NULL DEFAULT 0, status TEXT NOT NULL DEFAULT '', end_s REAL, run_s REAL NOT NULL DEFAULT 0,
-    iterations INTEGER NOT NULL DEFAULT 0, words TEXT NOT NULL DEFAULT '');
+    iterations INTEGER NOT NULL DEFAULT 0, reason TEXT NOT NULL DEFAULT '');
 CREATE TABLE IF NOT EXISTS decisions (
     number INTEGER PRIMARY KEY, cycle INTEGER NOT NULL, time_s REAL NOT NULL, job TEXT NOT NULL, action TEXT NOT NULL,
     gpus TEXT NOT NULL, gate TEXT NOT NULL, reason TEXT NOT NULL, void INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS decisions_job ON decisions (job);
 CREATE TABLE IF NOT EXISTS events (
-    number INTEGER PRIMARY KEY, time_s REAL NOT NULL, job TEXT NOT NULL, kind TEXT NOT NULL, words TEXT NOT NULL);
+    number INTEGER PRIMARY KEY, time_s REAL NOT NULL, job TEXT NOT NULL, kind TEXT NOT NULL, reason TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS events_job ON events (job);
 CREATE TABLE IF NOT EXISTS core_jobs (id TEXT PRIMARY KEY, state TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS core_profiles (number INTEGER PRIMARY KEY, state TEXT NOT NULL);
@@ -63,7 +66,7 @@ class JobRow(NamedTuple):
     end_s: float | None
     run_s: float
     iterations: int
-    words: str
+    why: Why
 
 
 class End(NamedTuple):
@@ -74,7 +77,7 @@ class End(NamedTuple):
     end_s: float
     run_s: float  # on GPUs
     iterations: int  # that were not lost
-    words: str
+    why: Why
 
 
 class DecisionRow(NamedTuple):
@@ -83,7 +86,7 @@ class DecisionRow(NamedTuple):
     time_s: float
     action: str
     gpus: str
-    reason: str
+    why: Why
 
 
 class EventRow(NamedTuple):
@@ -92,7 +95,7 @@ class EventRow(NamedTuple):
     time_s: float
     job: str
     kind: str
-    words: str
+    why: Why
 
 
 class Ledger:
@@ -115,11 +118,19 @@ class Ledger:
         if not read_only:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-            self._db.executescript(_TABLES)
-        found = self.meta("version", None if read_only else _VERSION)
-        if found != _VERSION and found not in _OLDER:
+        new = not read_only and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
+        found = _VERSION if new else self.meta("version")
+        if found in _OLDER and folder is not None:
+            copy = sqlite3.connect(":memory:" if read_only else folder / f"{FILE}.v{found}", isolation_level=None)
+            self._db.backup(copy)
+            if read_only:  # as it will be once a server has taken it over
+                self._db, copy = copy, self._db
+            copy.close()
+            from_sentences(self._db)
+        elif found != _VERSION:
             raise InputError(f"{folder}: written by another version of weft ({found}); serve in an empty folder")
         if not read_only:
+            self._db.executescript(_TABLES)
             self.set_meta("version", _VERSION)
 
     def close(self) -> None:
@@ -132,6 +143,9 @@ class Ledger:
             with sqlite3.connect(f"{(folder / FILE).resolve().as_uri()}?mode=ro", uri=True) as other:
                 other.backup(self._db)
             other.close()
+            if self.meta("version") in _OLDER:
+                from_sentences(self._db)
+                self.set_meta("version", _VERSION)
 
     # What is written
 
@@ -206,10 +220,10 @@ class Ledger:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def end(self, job_id: str, words: str, end_s: float) -> None:
+    def end(self, job_id: str, why: Why, end_s: float) -> None:
         """A job that ended before it was scheduled."""
-        question = "UPDATE jobs SET status = 'failed', end_s = ?, words = ? WHERE id = ?"
-        self._surely(lambda: self._db.execute(question, (end_s, words, job_id)))
+        question = "UPDATE jobs SET status = 'failed', end_s = ?, reason = ? WHERE id = ?"
+        self._surely(lambda: self._db.execute(question, (end_s, written(why), job_id)))
 
     def cancel(self, job_id: str) -> None:
         """The user does not want a job any more."""
@@ -221,7 +235,7 @@ class Ledger:
 
         That they survive the machine too is seen to by `keep`, which follows before they are carried out.
         """
-        rows = [(cycle, time_s, d.job, _ACTION[type(d)], _gpus(d), _gate(d), d.reason) for d in decisions]
+        rows = [(cycle, time_s, d.job, _ACTION[type(d)], _gpus(d), _gate(d), written(d.reason)) for d in decisions]
         insert = "INSERT INTO decisions (cycle, time_s, job, action, gpus, gate, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
         self._db.execute("PRAGMA synchronous = NORMAL")
         try:
@@ -234,11 +248,12 @@ class Ledger:
         db = self._db
 
         def write() -> None:
-            db.executemany("INSERT INTO events (time_s, job, kind, words) VALUES (?, ?, ?, ?)", events)
+            rows = [(*event[:3], written(event.why)) for event in events]
+            db.executemany("INSERT INTO events (time_s, job, kind, reason) VALUES (?, ?, ?, ?)", rows)
             for job in ended:
                 db.execute(
-                    "UPDATE jobs SET status = ?, end_s = ?, run_s = ?, iterations = ?, words = ? WHERE id = ?",
-                    (job.status, job.end_s, job.run_s, job.iterations, job.words, job.id),
+                    "UPDATE jobs SET status = ?, end_s = ?, run_s = ?, iterations = ?, reason = ? WHERE id = ?",
+                    (job.status, job.end_s, job.run_s, job.iterations, written(job.why), job.id),
                 )
             jobs = [(job_id, json.dumps(record)) for job_id, record in changes.jobs.items()]
             db.executemany("INSERT OR REPLACE INTO core_jobs VALUES (?, ?)", jobs)
@@ -280,10 +295,13 @@ class Ledger:
     def jobs(self) -> list[JobRow]:
         """All jobs, in order of submission."""
         rows = self._db.execute(
-            "SELECT number, id, submit_s, description, cancelled, status, end_s, run_s, iterations, words FROM jobs "
+            "SELECT number, id, submit_s, description, cancelled, status, end_s, run_s, iterations, reason FROM jobs "
             "ORDER BY number"
         ).fetchall()
-        return [JobRow._make((*r[:3], Description.from_json(json.loads(r[3])), bool(r[4]), *r[5:])) for r in rows]
+        return [
+            JobRow._make((*r[:3], Description.from_json(json.loads(r[3])), bool(r[4]), *r[5:9], read_why(r[9])))
+            for r in rows
+        ]
 
     def next_number(self) -> int:
         """The number that the next job will have."""
@@ -295,10 +313,9 @@ class Ledger:
         question = "SELECT count(*) FROM decisions WHERE job = ? AND action = 'start' AND NOT void"
         return int(self._db.execute(question, (job_id,)).fetchone()[0])
 
-    def failures(self, job_id: str) -> int:
-        """How often a job was started again because it failed, as was written then."""
-        question = "SELECT count(*) FROM events WHERE job = ? AND words LIKE '%; started again (%'"
-        return int(self._db.execute(question, (job_id,)).fetchone()[0])
+    def faults(self, job_id: str) -> Faults:
+        """How often a job was started again because it failed."""
+        return Faults.told(event.why for event in self.events(job_id))
 
     def decisions(self, job_id: str | None = None) -> list[tuple[str, DecisionRow]]:
         """Decisions that were not void, of one job or of all, as they were taken; each with its job."""
@@ -307,14 +324,14 @@ class Ledger:
             "ORDER BY number",
             (job_id, job_id),
         ).fetchall()
-        return [(job, DecisionRow(*rest)) for job, *rest in rows]
+        return [(job, DecisionRow(at_s, did, gpus, read_why(said))) for job, at_s, did, gpus, said in rows]
 
     def events(self, job_id: str) -> list[EventRow]:
         """What happened to a job."""
         rows = self._db.execute(
-            "SELECT time_s, job, kind, words FROM events WHERE job = ? ORDER BY number", (job_id,)
+            "SELECT time_s, job, kind, reason FROM events WHERE job = ? ORDER BY number", (job_id,)
         ).fetchall()
-        return [EventRow(*row) for row in rows]
+        return [EventRow(at_s, job, kind, read_why(said)) for at_s, job, kind, said in rows]
 
 
 def _gpus(decision: Decision) -> str:

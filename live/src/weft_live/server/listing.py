@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InputError
+from weft.model.reason import Why, because, code_of, read_why, speak
 from weft.results.explain import Explanation, Line, decision_line, gpus_in_words, no_such_job, servers_of, where
 from weft_live.attempt import Attempt
 from weft_live.clock import Clock
 from weft_live.server.ledger import JobRow, Ledger
+from weft_live.words import OVER
 
 
 def queue(folder: Path, ledger: Ledger, *, ended: bool = False) -> list[dict[str, Any]]:
@@ -39,7 +41,8 @@ def queue(folder: Path, ledger: Ledger, *, ended: bool = False) -> list[dict[str
             "iterations": said.iterations or None,
             "done": row.iterations or None,
             "model": said.model,
-            "reason": row.words,
+            "reason": speak(row.why),
+            "code": code_of(row.why),
         }
         if not row.status:
             known |= _present(folder, ledger, row.id, record, table, now)
@@ -59,6 +62,7 @@ def _refused(key: str, words: str) -> dict[str, Any]:
         "ran_s": 0.0,
         "model": "",
         "reason": words,
+        "code": "refused",
     }
 
 
@@ -67,27 +71,28 @@ def _present(
 ) -> dict[str, Any]:
     """Where a job that has not ended stands."""
     if record is None:
-        return {"reason": "not yet considered"}
+        return {"reason": "not yet considered", "code": "live.new"}
     done = record["saved_iterations"]
     if record["status"] == "waiting":
         waited = now - record["waiting_since_s"]
-        reason = record.get("barred") or waits_for(job_id, table)
-        return {"waited_s": waited, "ran_s": record["run_s"], "done": done, "reason": reason}
+        why = read_why(record.get("barred") or "") or waits_for(job_id, table)
+        told = {"reason": speak(why), "code": code_of(why)}
+        return {"waited_s": waited, "ran_s": record["run_s"], "done": done, **told}
     attempt = Attempt(Path(ledger.meta("jobs_folder", str(folder / "jobs"))) / job_id / str(ledger.starts(job_id)))
     ran = record["run_s"] + (now - record["started_s"] if record["started_s"] is not None else 0.0)
     where = servers_of(record["gpus"], ledger.meta("cluster", []))
     return {"where": where, "ran_s": ran, "done": max(done, attempt.progress().step)}
 
 
-def waits_for(job_id: str, table: dict[str, Any]) -> str:
+def waits_for(job_id: str, table: dict[str, Any]) -> Why:
     """Why a job waits: what was said about it, else about the job that it stands behind."""
     held: dict[str, str] = table["held"]
     if job_id in held:
-        return held[job_id]
+        return read_why(held[job_id])
     if held:
         other, reason = next(iter(held.items()))
-        return f"stands behind {other}, which {reason}"
-    return "its turn has not come"
+        return because("live.behind", other=other, how=read_why(reason))
+    return because("live.turn")
 
 
 def explain_in(folder: Path, job_id: str) -> Explanation:
@@ -109,9 +114,9 @@ def explain_live(folder: Path, ledger: Ledger, job_id: str) -> Explanation:
         raise InputError(no_such_job(job_id, str(folder), [row.id for row in ledger.jobs()]))
     servers = ledger.meta("cluster", [])
     lines = [Line(row.submit_s, _submission(row))]
-    lines += [Line(e.time_s, _event(e.kind, e.words)) for e in ledger.events(job_id) if e.kind != "submitted"]
+    lines += [Line(e.time_s, _event(e.kind, e.why)) for e in ledger.events(job_id) if e.kind != "submitted"]
     lines += [
-        Line(d.time_s, decision_line(d.action, where(d.gpus, servers), d.reason)) for _, d in ledger.decisions(job_id)
+        Line(d.time_s, decision_line(d.action, where(d.gpus, servers), d.why)) for _, d in ledger.decisions(job_id)
     ]
     now = next(entry for entry in queue(folder, ledger, ended=True) if entry["job"] == job_id)  # the first: not refused
     return Explanation(job_id, _headline(now), tuple(sorted(lines, key=lambda line: line.time_s)))
@@ -125,7 +130,7 @@ def _headline(now: dict[str, Any]) -> str:
             return f"waits{waited}: {now['reason']}{done}"
         case "finished" | "failed" | "cancelled" as status:
             words = now["reason"]
-            told = words if words.startswith(status) else f"{status}: {words}"
+            told = words if now["code"] in OVER else f"{status}: {words}"
             return f"{told}, after {now['ran_s']:.3g} s on GPUs"
         case status:
             return f"{status} on {now['where']} for {now['ran_s']:.3g} s{done}"
@@ -138,7 +143,8 @@ def _submission(row: JobRow) -> str:
     return f"submitted: {gpus_in_words(said.gpus)}{length}{model}: {' '.join(said.argv)}"
 
 
-def _event(kind: str, words: str) -> str:
+def _event(kind: str, why: Why) -> str:
+    words = speak(why)
     match kind:
         case "started":
             return "runs"

@@ -22,6 +22,7 @@ from weft.core.table import Table
 from weft.errors import InputError
 from weft.model.events import Event, Failed, Finished, Started, Stopped, Withdrawn
 from weft.model.plan import Decision, Start, Stop
+from weft.model.reason import code_of
 from weft.model.view import JobStatus
 
 _MOST = 8  # callers at a time; more are turned away
@@ -69,7 +70,7 @@ class Metrics:
                     self.counts["starts"].inc()
                 case Failed():
                     self.counts["failures"].inc()
-                case Stopped() if not event.reason.startswith("stopped as asked"):
+                case Stopped() if code_of(event.reason) != "live.stopped":
                     self.counts["failures"].inc()
                 case Finished():
                     self.counts["finished"].inc()

@@ -21,6 +21,7 @@ from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.plan import Decision, Placement
+from weft.model.reason import because, speak
 from weft.model.view import Spread
 from weft.network.estimates import Estimates
 from weft_live.attempt import Attempt
@@ -197,15 +198,15 @@ class Server:
                 self._accept_again(row)
                 continue
             gate = self.core.table.gates.get(row.id)
-            starts, failures = self.ledger.starts(row.id), self.ledger.failures(row.id)
-            self.world.take_over(view, row.description, starts, failures, row.cancelled, gate)
+            starts, faults = self.ledger.starts(row.id), self.ledger.faults(row.id)
+            self.world.take_over(view, row.description, starts, faults, row.cancelled, gate)
 
     def _accept_again(self, row: JobRow) -> None:
         """A job that was accepted, by a server that died before the core heard of it."""
         try:
             job = row.description.job(row.submit_s, self.profiles.wait)
         except InputError as error:  # its profile file is gone, or another one now
-            self.ledger.end(row.id, f"failed: {error}", row.submit_s)
+            self.ledger.end(row.id, because("live.no-profile", said=str(error)), row.submit_s)
             return
         self.world.submit(job, row.description)
         if row.cancelled:
@@ -254,7 +255,7 @@ class Server:
         """Why a job waits, in words that do not change with every job that comes and goes."""
         table = self.core.table
         barred = table.jobs[job_id].barred if job_id in table.jobs else ""
-        return barred or table.held.get(job_id, "stands behind jobs that go first")
+        return speak(barred or table.held.get(job_id, because("live.queued")))
 
     def _serve_metrics(self, address: str, open_now: ExitStack) -> None:
         from weft_live.server.metrics import Metrics, MetricsServer

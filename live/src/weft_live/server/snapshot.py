@@ -15,6 +15,7 @@ from weft.errors import InputError, StackError
 from weft.model.job import Job
 from weft.model.plan import Gate
 from weft.model.profile import Profile
+from weft.model.reason import read_why, written
 from weft.model.view import JobStatus, JobView
 
 VERSION = 1
@@ -74,7 +75,10 @@ def _records(table: Table, job_ids: Iterable[str], pool: _Pool) -> dict[str, dic
     found: dict[str, dict[str, Any]] = {}
     for job_id in job_ids:
         if job_id in table.jobs:
-            found[job_id] = {**_save_view(table.jobs[job_id], table, pool), "held": table.held.get(job_id)}
+            found[job_id] = {
+                **_save_view(table.jobs[job_id], table, pool),
+                "held": written(table.held[job_id]) if job_id in table.held else None,
+            }
         elif job_id in table.ended:
             found[job_id] = {"ended": table.ended[job_id].value}
     return found
@@ -87,7 +91,7 @@ def _save_view(job: JobView, table: Table, pool: _Pool) -> dict[str, Any]:
         "number": table.number[job.id],
         "status": job.status.value,
         "gpus": list(job.gpus),
-        "barred": job.barred,
+        "barred": written(job.barred),
         "silent": job.silent,
         "iteration_s": job.iteration_s,
         **{name: getattr(job, name) for name in _VIEW},
@@ -155,7 +159,7 @@ def load_table(saved: dict[str, Any], table: Table) -> None:
             JobStatus(record["status"]),
             tuple(record["gpus"]),
             **{k: record[k] for k in _VIEW},
-            barred=record.get("barred", ""),  # these three are not in snapshots of earlier versions
+            barred=read_why(record.get("barred", "")),  # these three are not in snapshots of earlier versions
             silent=record.get("silent", False),
             iteration_s=record.get("iteration_s", 0.0),
         )
@@ -163,7 +167,7 @@ def load_table(saved: dict[str, Any], table: Table) -> None:
     for server in saved["down"]:
         table.gpus.server_down(server)
     table.gates.update({job_id: Gate(**gate) for job_id, gate in saved["gates"].items()})
-    table.held.update(saved["held"])
+    table.held.update({job_id: read_why(said) for job_id, said in saved["held"].items()})
     table.ended.update({job_id: JobStatus(status) for job_id, status in saved["ended"].items()})
 
 

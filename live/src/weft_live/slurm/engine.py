@@ -11,6 +11,7 @@ from typing import Any
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Started, Stopped
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
+from weft.model.reason import speak
 from weft_live.engine import Site, refuse_own
 from weft_live.server.folders import own
 from weft_live.slurm.commands import Slurm, Unreachable
@@ -110,7 +111,7 @@ class DrySlurmWorld(SlurmWorld):
     def judge(self, task: Task, record: Record | None, now: float) -> Look:
         """What the real job does matters only when it is over."""
         seen = look(task, record, now) if record is None or record.ended else Look()
-        return Look(seen.what, seen.words)
+        return Look(seen.what, seen.why)
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """Say what would be done."""
@@ -122,14 +123,14 @@ class DrySlurmWorld(SlurmWorld):
                 case Start():
                     task.gpus, task.phase, task.started_s = decision.gpus, Phase.RUNNING, now
                     nodes = ", ".join(f"{name}: {n}" for name, n in self.on_nodes(decision.gpus).items())
-                    self.say(f"would start {decision.job} on {nodes}: {decision.reason}")
+                    self.say(f"would start {decision.job} on {nodes}: {speak(decision.reason)}")
                     events.append(Started(now, decision.job))
                 case Stop():
                     task.phase, task.started_s = Phase.WAITING, None
-                    self.say(f"would stop {decision.job}: {decision.reason}")
+                    self.say(f"would stop {decision.job}: {speak(decision.reason)}")
                     events.append(Stopped(now, decision.job, task.saved, decision.reason))
                 case SetGate():
-                    self.say(f"would gate {decision.job}: {decision.reason}")
+                    self.say(f"would gate {decision.job}: {speak(decision.reason)}")
                 case Hold():
-                    self.say(f"would hold {decision.job}: {decision.reason}")
+                    self.say(f"would hold {decision.job}: {speak(decision.reason)}")
         return events

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from weft.errors import InputError
 from weft.model.job import Job
+from weft.model.reason import Why, speak
 from weft.model.view import Fact
 from weft.policies.planners.base import Planner
 from weft_live.description import Description, ProfileOf
@@ -194,9 +195,9 @@ class Intake:
         """Jobs that stay held, and why."""
         return {key: said[0] for key, said in self._refused.items()}
 
-    def set_aside(self, task: Task, words: str) -> None:
+    def set_aside(self, task: Task, why: Why) -> None:
         """A job that Slurm will not start stays held until its request, which weft has changed itself, changes."""
-        self._refuse(task.key, words, "")
+        self._refuse(task.key, speak(why), "")
         self._keep_refused()
 
     def tidy(self, jobs: Mapping[str, Record]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from weft.errors import InputError
+from weft.model.reason import Why, because
 from weft_live.slurm.commands import Slurm
 from weft_live.slurm.records import Record
 
@@ -33,24 +34,24 @@ class Standing:
     shares: Mapping[tuple[str, str, str], float]  # by account, user, and partition or "": 0 (used up) to 1
     partitions: Mapping[str, int]  # factor of each
     weights: Mapping[str, float]
-    _known: dict[tuple[object, ...], tuple[int, str]] = field(default_factory=dict, compare=False)
+    _known: dict[tuple[object, ...], tuple[int, Why]] = field(default_factory=dict, compare=False)
 
-    def of(self, record: Record) -> tuple[int, str]:
-        """The priority of a job, and why, in words."""
+    def of(self, record: Record) -> tuple[int, Why]:
+        """The priority of a job, and why."""
         key = (record.qos, record.account, record.user, record.partition, record.nice)
         if key not in self._known:
             self._known[key] = self._of(record)
         return self._known[key]
 
-    def _of(self, record: Record) -> tuple[int, str]:
+    def _of(self, record: Record) -> tuple[int, Why]:
         if self.mode == "off":
-            return 0, "Slurm's priorities do not count"
+            return 0, because("slurm.no-priority")
         if self.mode == "qos":
-            return self.qos.get(record.qos, 0), f"QOS {record.qos or 'none'}"
+            return self.qos.get(record.qos, 0), because("slurm.qos", name=record.qos or "none")
         whole = sum(self.weights.values())
         mine = sum(self.weights[name] * factor for name, factor in self._factors(record).items()) - record.nice
         number = int(max(_LOWEST, min(CLASSES * mine / whole, CLASSES - 1) // 1))
-        return number, f"Slurm's priority is {mine:.0f} of {whole:.0f}"
+        return number, because("slurm.priority", mine=mine, whole=whole)
 
     def _factors(self, record: Record) -> dict[str, float]:
         """From 0 to 1 each, as Slurm has them."""

@@ -36,25 +36,26 @@ of that to Slurm, and learns from the reasons that Slurm gives only how long to 
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
 from weft.model.job import Job
 from weft.model.plan import Gate, Placement
+from weft.model.reason import Reason, Why, because, both
 from weft_live.description import Description
+from weft_live.ending import NONE, Becomes, Faults, Verdict, judge
 from weft_live.measured import Doubts
 from weft_live.slurm.records import Record
+from weft_live.words import exited
 
 TRY_S = (0.2, 10.0)  # seconds before an update that did not take is sent again: at first, doubling, and at most
 FORGET_S = 10.0  # seconds until nodes have told a restarted controller what they run, and it has ended what it forgot
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
-USER_HOLDS = "its user holds it; scontrol release lets it go"
-FORGOTTEN = "the controller had forgotten where it was to run, and Slurm started it by itself"
-FORGOTTEN_RUN = "the controller had forgotten that it ran"
+USER_HOLDS = because("slurm.user-holds")
+FORGOTTEN = because("slurm.forgot-placement")
+FORGOTTEN_RUN = because("slurm.forgot-run")
 GONE = 3  # looks without a trace of a job before it is believed to be gone
-OUR_FAULT = 5  # times that a job is started again after something that is no fault of its own
 
 
 class Phase(Enum):
@@ -135,12 +136,12 @@ class Task:
     key: str  # Slurm's name for it
     phase: Phase = Phase.WAITING
     saved: int = 0  # iterations kept from earlier attempts
-    failures: int = 0  # times that it was started again because it failed by itself
-    mishaps: int = 0  # times in a row that it ended by no fault of its own, and had saved nothing
+    faults: Faults = NONE
     priority: int | None = None  # as the core knows it; None: it has not been looked at
     vain: int = 0  # starts in a row that Slurm refused
     bars: int = 0  # times in a row that it was barred
     barred_s: float | None = None  # since when it is
+    pause_until_s: float = 0.0  # it failed, and is not started again before
     starts: int = 0  # attempts so far; also the number of the present one
     gpus: Placement = ()
     pin: Pin | None = None
@@ -154,7 +155,7 @@ class Task:
     seen: int = 0  # iterations reported to policies: they never become fewer
     tries: int = 0  # updates of this start
     try_s: float = 0.0  # when the next one is due
-    giving_up: str = ""  # why this start will have failed, as soon as the job is held again
+    giving_up: Why = ""  # why this start will have failed, as soon as the job is held again
     given_up_as: What = What.FAILED
     reason: str = ""  # why Slurm does not start it
     reason_s: float = 0.0  # since when
@@ -165,8 +166,8 @@ class Task:
     marked_s: float = -1e9  # when that was last asked for
     missing: int = 0  # looks at which Slurm did not know it
     told: str = ""  # what Slurm last complained about
-    ending: str = ""  # why this attempt is ending, where it was not asked to
-    fault: str = ""  # whose fault that is: "own", "node", or ""
+    ending: Why = ""  # why this attempt is ending, where it was not asked to
+    verdict: Verdict | None = None  # of an attempt that failed, and is to be started again
     doubts: Doubts = field(default_factory=Doubts)  # what has been learned about this start
     warned_s: float | None = None  # when it was told that it will be stopped
     reported: int = -1  # iterations that this attempt has reported; -1: it reports nothing
@@ -182,7 +183,7 @@ class Look:
     """The outcome of a look: what happened (before the rest), and what to tell Slurm."""
 
     what: tuple[What, ...] = ()
-    words: str = ""
+    why: Why = ""
     do: Do = Do.NOTHING
 
 
@@ -194,7 +195,7 @@ def look(task: Task, record: Record | None, now: float) -> Look:
     if record.completing and (record.ended or record.pending):
         return Look()
     if record.ended:
-        return _ended(task, record)
+        return _ended(task, record, now)
     if task.cancelled:
         return Look(do=Do.CANCEL)
     match task.phase:
@@ -210,14 +211,14 @@ def look(task: Task, record: Record | None, now: float) -> Look:
         case Phase.RUNNING if record.pending:
             task.pause_s = AGAIN_S
             if record.held and "requeued in held" in record.description.replace("_", " ") and not task.ending:
-                return Look((What.STOPPED, What.HELD), "requeued and held by its user or an administrator")
-            task.ending = task.ending or f"requeued by Slurm ({record.reason or 'no reason given'})"
+                return Look((What.STOPPED, What.HELD), because("slurm.requeued-by-others"))
+            task.ending = task.ending or because("slurm.requeued", said=record.reason or "no reason given")
             return Look((What.STOPPED,), task.ending) if record.held else Look(do=Do.HOLD)
         case Phase.STOPPING:
             if record.running:
                 return Look(do=stop(task, now))
             task.pause_s = FORGET_S if _forgotten(task, record) else AGAIN_S
-            return Look((What.STOPPED,), "stopped as asked") if record.held else Look(do=Do.HOLD)
+            return Look((What.STOPPED,), because("live.stopped")) if record.held else Look(do=Do.HOLD)
         case _:
             return Look()
 
@@ -248,7 +249,7 @@ def _starting(task: Task, record: Record, now: float) -> Look:
             task.giving_up, task.given_up_as = FORGOTTEN, What.FAILED
             return Look(do=Do.REQUEUE)
         if task.pin is not None and frozenset(record.nodes) != frozenset(task.pin.nodes):
-            task.giving_up = f"Slurm started it on {','.join(record.nodes)} instead"
+            task.giving_up = because("slurm.elsewhere", nodes=record.nodes)
             task.given_up_as = What.REFUSED
             return Look(do=Do.REQUEUE)
         return Look((What.STARTED,))
@@ -274,7 +275,7 @@ def _starting(task: Task, record: Record, now: float) -> Look:
     considered = task.reason in ("", "None") and record.evaluated_s - task.evaluated_s > SCARCE_S
     if considered or now - task.reason_s > patience or now - task.since_s > PATIENCE_S + task.behind_s:
         task.given_up_as = What.REFUSED if never(task.reason) else What.BARRED
-        task.giving_up = words(task.reason, task.pin.nodes if task.pin else ())
+        task.giving_up = why(task.reason, task.pin.nodes if task.pin else ())
         return Look(do=Do.HOLD)
     return Look()
 
@@ -283,8 +284,8 @@ def _update(task: Task, now: float) -> Look:
     """Tell Slurm the placement, again if it has not taken it. It has refused it if it says so; else it is slow."""
     if now - task.since_s > (SCARCE_S if task.told else PATIENCE_S):
         if task.told:
-            return Look((What.REFUSED,), f"Slurm does not accept the placement: {task.told}")
-        return Look((What.BARRED,), f"Slurm has not accepted the placement within {PATIENCE_S:g} s")
+            return Look((What.REFUSED,), because("slurm.not-accepted", said=task.told))
+        return Look((What.BARRED,), because("slurm.slow", seconds=PATIENCE_S))
     if now < task.try_s:
         return Look()
     first_s, most_s = TRY_S
@@ -293,31 +294,28 @@ def _update(task: Task, now: float) -> Look:
     return Look(do=Do.UPDATE)
 
 
-def _ended(task: Task, record: Record) -> Look:
+def _ended(task: Task, record: Record, now: float) -> Look:
     """A job that is over, or to be started again."""
     ran = (What.STARTED,) if task.phase is Phase.STARTING and record.nodes else ()
     left = task.phase is Phase.STOPPING and task.warned_s is not None and not task.cancelled
     if left and record.state in ("COMPLETED", "FAILED") and task.reported < task.job.iterations:
         return Look(do=Do.REVIVE)  # it left within its grace; held by the requeue, it will be found stopped
-    if record.state == "COMPLETED":
-        if task.phase is Phase.WAITING:
-            return Look((What.OVER,), "ran to its end, though weft had not started it")
-        return Look((*ran, What.FINISHED), "exited with code 0")
-    ending = _words(record)
-    if record.state == "CANCELLED":
-        return Look((*ran, What.OVER), "cancelled" if task.cancelled else "cancelled by its user or an administrator")
-    if task.cancelled:
-        return Look((*ran, What.OVER), f"cancelled; {ending}")
     forgotten = task.phase is Phase.STARTING and task.pin is not None and not task.pin.told(record)
-    ending = f"{ending}; {FORGOTTEN}" if forgotten else ending
-    own = record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED") and not forgotten
-    before, allowed = (task.failures, task.description.restarts) if own else (task.mishaps, OUR_FAULT)
-    if before < allowed:  # held by the requeue, it will be found stopped
-        again = f"started again ({before + 1} of {allowed})" if own else "placed anew"
-        task.ending, task.fault = f"{ending}; {again}", "own" if own else "node"
+    if record.state == "COMPLETED" and task.phase is Phase.WAITING:
+        return Look((What.OVER,), because("slurm.unasked"))
+    if record.state == "CANCELLED":
+        return Look((*ran, What.OVER), because("live.cancelled" if task.cancelled else "slurm.cancelled"))
+    how = _how(record)
+    verdict = judge(
+        both(how, FORGOTTEN) if forgotten and record.state != "COMPLETED" else how, task.faults,
+        task.description.restarts, done=record.state == "COMPLETED", stopping=False, cancelled=task.cancelled,
+        own=record.state not in ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED") and not forgotten,
+        ran_s=now - task.started_s if task.started_s is not None else 0.0,
+    )  # fmt: skip
+    if verdict.becomes is Becomes.AGAIN:  # held by the requeue, it will be found stopped
+        task.ending, task.verdict = verdict.why, verdict
         return Look(ran, do=Do.REVIVE)
-    after = f" after {before} restart{'s' * (before > 1)}" if before else ""
-    return Look((*ran, What.OVER), f"failed{after}: {ending}")
+    return Look((*ran, What.FINISHED if verdict.becomes is Becomes.FINISHED else What.OVER), verdict.why)
 
 
 def _missing(task: Task) -> Look:
@@ -326,21 +324,15 @@ def _missing(task: Task) -> Look:
         return Look()
     if task.phase in (Phase.RUNNING, Phase.STOPPING):
         if task.reported >= task.job.iterations:
-            return Look((What.FINISHED,), "had reported its last iteration when Slurm forgot it")
-        told = f"{task.reported} of {task.job.iterations} iterations" if task.reported >= 0 else "nothing"
-        return Look((What.OVER,), f"lost: Slurm no longer knows how it ended; it had reported {told}")
-    return Look((What.OVER,), "cancelled: Slurm no longer knows it")
+            return Look((What.FINISHED,), because("slurm.forgot-end"))
+        return Look((What.OVER,), because("slurm.lost", step=task.reported, of=task.job.iterations))
+    return Look((What.OVER,), because("slurm.vanished"))
 
 
-def _words(record: Record) -> str:
-    if record.state == "FAILED":
-        if record.signal:
-            try:
-                return f"ended by {signal.Signals(record.signal).name}"
-            except ValueError:
-                return f"ended by signal {record.signal}"
-        return f"exited with code {record.exit_code}"
-    return record.state.lower().replace("_", " ")
+def _how(record: Record) -> Reason:
+    if record.state in ("COMPLETED", "FAILED"):
+        return exited(-record.signal if record.signal else record.exit_code)
+    return because("slurm.state", state=record.state.lower().replace("_", " "))
 
 
 PATIENCE_S = 60.0  # seconds for a reason that says nothing: Slurm may be slow
@@ -357,12 +349,12 @@ _NAMED = re.compile(
     r"Licenses|(QOS|Assoc|Association|Account)\w*|Reservation|Partition(Down|Inactive)|JobArrayTaskLimit|Dependency|"
     r"BurstBuffer\w*|MaxRequeueExceeded|JobHoldMaxRequeue|Federation\w*|Cleaning|MaxPoweredUpNodes"
 )
-_WORDS = (
-    (r"Licenses", "the licences it asks for are all in use"),
-    (r"(QOS|Assoc|Association|Account)\w*", "a limit of its user, account or QOS is reached"),
-    (r"Reservation", "a reservation keeps it out"),
-    (r"Partition(Down|Inactive)", "its partition is closed"),
-    (_PUT_OFF, "a node refused it, and Slurm has put it off"),
+_CODES = (
+    (r"Licenses", "slurm.licences"),
+    (r"(QOS|Assoc|Association|Account)\w*", "slurm.limit"),
+    (r"Reservation", "slurm.reservation"),
+    (r"Partition(Down|Inactive)", "slurm.partition"),
+    (_PUT_OFF, "slurm.put-off"),
 )
 
 
@@ -378,10 +370,9 @@ def patience_s(reason: str) -> float:
     return SCARCE_S if reason == _PUT_OFF or _SCARCE.fullmatch(reason) else PATIENCE_S
 
 
-def words(reason: str, nodes: Iterable[str]) -> str:
-    """The reason in words, and as Slurm says it."""
-    if _SCARCE.fullmatch(reason):
-        told = f"{','.join(nodes)} lack what it asks for beside GPUs (cores, memory)"
-    else:
-        told = next((said for pattern, said in _WORDS if re.fullmatch(pattern, reason)), "Slurm does not start it")
-    return f"{told} ({reason or 'no reason given'})"
+def why(said: str, nodes: Iterable[str]) -> Reason:
+    """Slurm's reason as one of ours, with what Slurm says."""
+    if _SCARCE.fullmatch(said):
+        return because("slurm.scarce", said=said, nodes=tuple(nodes))
+    code = next((code for pattern, code in _CODES if re.fullmatch(pattern, said)), "slurm.not-started")
+    return because(code, said=said or "no reason given")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from weft.model.events import Barred, Cleared, Event, Prioritised
+from weft.model.reason import Why
 from weft_live.slurm.hands import Snapshot
 from weft_live.slurm.notes import Mark
 from weft_live.slurm.priority import Standing
@@ -23,7 +24,7 @@ class Taker(Protocol):
 
     def look(self, snapshot: Snapshot, known: Set[str], now: float) -> None: ...
     def refuse_another(self, snapshot: Snapshot) -> None: ...
-    def set_aside(self, task: Task, words: str) -> None: ...
+    def set_aside(self, task: Task, why: Why) -> None: ...
     def refused(self) -> Mapping[str, str]: ...
 
 
@@ -86,7 +87,7 @@ def cleared(tasks: Mapping[str, Task], something_ended: bool, now: float) -> lis
     for job_id, task in tasks.items():
         if task.barred_s is None or task.user_hold:
             continue
-        if now - task.barred_s >= part * min(first_s * 2 ** (task.bars - 1), most_s):
+        if now >= task.pause_until_s and now - task.barred_s >= part * min(first_s * 2 ** (task.bars - 1), most_s):
             task.barred_s = None
             events.append(Cleared(now, job_id))
     return events
@@ -103,8 +104,8 @@ def prioritised(tasks: Mapping[str, Task], snapshot: Snapshot, before: Standing 
         if anew or task.priority is None or task.key in snapshot.changed:
             record = snapshot.jobs.get(task.key)
             if record is not None:
-                priority, words = standing.of(record)
+                priority, why = standing.of(record)
                 if priority != (task.priority or 0):
-                    events.append(Prioritised(now, job_id, priority, words))
+                    events.append(Prioritised(now, job_id, priority, why))
                 task.priority = priority
     return events

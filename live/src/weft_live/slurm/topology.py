@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 
 from weft.errors import InputError
 from weft.model.cluster import Cluster
+from weft.model.reason import Why, because
 from weft.network.topologies import Machine
 from weft.network.topologies.clos import Node as Row
 from weft.network.topologies.clos import racks_of_nodes
@@ -58,22 +59,22 @@ def read_cluster(
     return parse_slurm_topology(text, "scontrol show topology", machine, gpus=gpus, seed=seed)
 
 
-def unusable(cluster: Cluster, nodes: Mapping[str, Node], jobs: Mapping[str, Record], ours: Set[str]) -> dict[int, str]:
+def unusable(cluster: Cluster, nodes: Mapping[str, Node], jobs: Mapping[str, Record], ours: Set[str]) -> dict[int, Why]:
     """Servers that nothing can be placed on now, each with the reason: Slurm does not offer them, or somebody else
     has GPUs there."""
-    bad: dict[int, str] = {}
+    bad: dict[int, Why] = {}
     servers = {server.name: server for server in cluster.servers}
     for name, server in servers.items():
         node = nodes.get(name)
         if node is None or not node.usable:
-            bad[server.id] = node.words if node else "not known to Slurm any more"
+            bad[server.id] = because("slurm.node-state", state=node.words) if node else because("slurm.node-unknown")
         elif node.gpus < len(server.gpus):
-            bad[server.id] = f"has {node.gpus} GPUs now"
+            bad[server.id] = because("slurm.node-gpus", gpus=node.gpus)
     for key, record in jobs.items():
         if record.running and key not in ours:
             for name, gpus in zip(record.nodes, record.gpus_held, strict=False):
                 if gpus and name in servers:
-                    bad.setdefault(servers[name].id, f"job {key}, which weft did not start, has GPUs of it")
+                    bad.setdefault(servers[name].id, because("slurm.stranger", job=key))
     return bad
 
 

@@ -13,10 +13,12 @@ from weft.model.cluster import Cluster
 from weft.model.events import Barred, Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
+from weft.model.reason import Why, because
 from weft.model.view import Fact, JobStatus, JobView, Spread
 from weft_live.attempt import Attempt, saved_in
 from weft_live.clock import Clock
 from weft_live.description import Description
+from weft_live.ending import Faults, pausing
 from weft_live.measured import SLACK_S, Doubts
 from weft_live.slurm.commands import Slurm
 from weft_live.slurm.hands import Command, Hands, Snapshot
@@ -109,12 +111,12 @@ class SlurmWorld(LiveWorld[Task]):
         return True
 
     def take_over(
-        self, view: JobView, description: Description, starts: int, failures: int, cancelled: bool, gate: Gate | None
+        self, view: JobView, description: Description, starts: int, faults: Faults, cancelled: bool, gate: Gate | None
     ) -> None:
         """A job as the last server left it; what Slurm says of it is judged at the first look."""
         task = Task(
             view.job, description, view.id.partition("-")[0], _PHASES[view.status],
-            saved=view.saved_iterations, failures=failures, starts=starts, gpus=view.gpus, gate=gate,
+            saved=view.saved_iterations, faults=faults, starts=starts, gpus=view.gpus, gate=gate,
             barred_s=self.now() if view.barred else None, priority=view.job.priority,
             cancelled=cancelled, since_s=self.now(), started_s=view.started_s,
             left_s=self.now() if starts > 1 else -1e9, doubts=Doubts(iteration_s=view.iteration_s),
@@ -148,14 +150,16 @@ class SlurmWorld(LiveWorld[Task]):
         task.starts += 1
         task.gpus, task.gate, task.phase = start.gpus, start.gate, Phase.STARTING
         task.since_s, task.started_s, task.try_s = self.now(), None, self.now() + TRY_S[0]
-        task.tries, task.giving_up, task.told, task.ending, task.fault = 0, "", "", "", ""
+        task.tries, task.giving_up, task.told, task.ending, task.verdict = 0, "", "", "", None
         task.doubts, task.warned_s = Doubts(), None
         task.given_up_as, task.reason, task.reason_s, task.evaluated_s = What.FAILED, "", self.now(), 0.0
         task.reported, task.let_go = -1, False
         try:
             make_folder(self.attempt(task.job.id, task.starts).folder, uid_of(task.description))
         except OSError as error:  # a full disk: no fault of the job, and trying at once would not help
-            return self._failed(task, What.BARRED, f"its folder cannot be made: {error.strerror}", self.now())
+            return self._failed(
+                task, What.BARRED, because("slurm.no-folder", said=error.strerror or str(error)), self.now()
+            )
         write_gate(self.attempt(task.job.id, task.starts).folder, self._gate(task))
         task.pin = self._pin(task)
         changed.append(task)
@@ -282,7 +286,8 @@ class SlurmWorld(LiveWorld[Task]):
         if task.phase is Phase.STARTING and not task.giving_up:
             lost = [server for server in self.down if self.cluster.servers[server].name in self.on_nodes(task.gpus)]
             if lost:
-                task.giving_up = f"{self.cluster.servers[lost[0]].name}: {self.down[lost[0]]}"
+                name = self.cluster.servers[lost[0]].name
+                task.giving_up = because("slurm.node", node=name, how=self.down[lost[0]])
 
     def judge(self, task: Task, record: Record | None, now: float) -> Look:
         """What has become of a job, and what to do about it."""
@@ -298,21 +303,23 @@ class SlurmWorld(LiveWorld[Task]):
                     task.bars = 0
                     events.append(Started(now, job_id))
                 case What.FAILED | What.BARRED | What.REFUSED:
-                    events += self._failed(task, what, seen.words, now)
+                    events += self._failed(task, what, seen.why, now)
                 case What.STOPPED:
                     self._left(task)
-                    if task.phase is not Phase.STOPPING:
-                        task.failures += task.fault == "own"
-                        task.mishaps += task.fault == "node"
+                    paused = task.verdict if task.phase is not Phase.STOPPING else None
                     task.phase, task.since_s, task.started_s, task.left_s = Phase.WAITING, now, None, now
-                    self.outcomes[job_id] = seen.words
-                    events.append(Stopped(now, job_id, task.saved, seen.words))
+                    self.outcomes[job_id] = seen.why
+                    events.append(Stopped(now, job_id, task.saved, seen.why))
+                    if paused is not None:
+                        task.faults, task.verdict = paused.faults, None
+                        task.pause_until_s = task.barred_s = now + paused.pause_s
+                        events.append(Barred(now, job_id, pausing(paused)))
                 case What.HELD:
                     task.to_mark = True
                 case What.FINISHED | What.OVER:
                     self._left(task)
                     del self.tasks[job_id]
-                    self.outcomes[job_id] = seen.words
+                    self.outcomes[job_id] = seen.why
                     events.append(Finished(now, job_id) if what is What.FINISHED else Withdrawn(now, job_id))
         return events
 
@@ -320,22 +327,22 @@ class SlurmWorld(LiveWorld[Task]):
         something_ended, self._running = bool(self._running - snapshot.on_nodes), snapshot.on_nodes
         return cleared(due, something_ended, now)
 
-    def _failed(self, task: Task, what: What, words: str, now: float) -> list[Event]:
+    def _failed(self, task: Task, what: What, why: Why, now: float) -> list[Event]:
         """A start that was not carried out. A job that cannot run now is barred for a while, others keep their GPUs;
         one that Slurm refuses again and again is set aside, held."""
         job_id = task.job.id
         task.phase, task.since_s = Phase.WAITING, now
-        self.outcomes[job_id] = words
+        self.outcomes[job_id] = why
         if what is What.BARRED:
             task.bars, task.barred_s = min(task.bars + 1, 30), now
-            return [Failed(now, job_id, words), Barred(now, job_id, words)]
+            return [Failed(now, job_id, why), Barred(now, job_id, why)]
         task.vain += what is What.REFUSED
         if task.vain < _VAIN:
-            return [Failed(now, job_id, words)]
-        self.outcomes[job_id] = f"set aside after {task.vain} starts that Slurm refused: {words}"
+            return [Failed(now, job_id, why)]
+        self.outcomes[job_id] = because("slurm.set-aside", starts=task.vain, how=why)
         del self.tasks[task.job.id]
         if self.taker is not None:
-            self.taker.set_aside(task, self.outcomes[task.job.id])
+            self.taker.set_aside(task, self.outcomes[job_id])
         return [Withdrawn(now, task.job.id)]
 
     def _left(self, task: Task) -> None:
@@ -346,7 +353,7 @@ class SlurmWorld(LiveWorld[Task]):
         self.speeds.measured(task.job, len(task.gpus), Spread.of(self.cluster, task.gpus), progress.iteration_s)
         kept = min(saved_in(progress, task.description.checkpoint_every), task.job.iterations)
         if kept > task.saved:
-            task.mishaps = 0
+            task.faults = replace(task.faults, others=0)
         task.saved = max(task.saved, kept)
         task.seen, task.vain = task.saved, 0
 
@@ -356,7 +363,7 @@ class SlurmWorld(LiveWorld[Task]):
         ours = {task.key for task in due.values() if task.phase is not Phase.WAITING}
         bad = unusable(self.cluster, snapshot.nodes, {key: snapshot.jobs[key] for key in snapshot.on_nodes}, ours)
         events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
-        events += [NodeDown(now, server, words) for server, words in bad.items() if server not in self.down]
+        events += [NodeDown(now, server, why) for server, why in bad.items() if server not in self.down]
         self.down = bad
         return events
 

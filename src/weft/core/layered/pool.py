@@ -19,6 +19,7 @@ from weft.core.table import memory_of
 from weft.core.view import View
 from weft.errors import DecisionError
 from weft.model.plan import Declined, Placement, State
+from weft.model.reason import Why, because, both
 from weft.model.view import ClusterView, JobStatus, JobView
 from weft.policies.order.base import Claim, Ranking
 from weft.policies.place.base import Answer, Place
@@ -35,7 +36,7 @@ class Outcome:
     placed: dict[str, Placement] = field(default_factory=dict)  # jobs that start, and running jobs that move
     leaving: set[str] = field(default_factory=set)  # running jobs that give way
     caused: Counter[str] = field(default_factory=Counter)  # jobs that give way, by the user they give way to
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, Why] = field(default_factory=dict)
     declined: list[Declined] = field(default_factory=list)
 
     def waiting(self, view: ClusterView, claim: Claim) -> JobView:
@@ -98,7 +99,7 @@ class _Pool:
         self._kept: list[JobView] = []  # jobs that keep what they have, not in the draft yet
         self._n_kept = 0  # their GPUs
         self._draft: Draft | None = None
-        self._refused: dict[tuple[int, str | None], str] = {}  # by size and kind: why jobs take nothing of what is left
+        self._refused: dict[tuple[int, str | None], Why] = {}  # by size and kind: why jobs take nothing of what is left
         self._least = min((gpus for gpus, _ in view.demand), default=0)  # GPUs that a waiting job needs
         self._n_pooled = view.offer.n_free + sum(len(view.running[name].gpus) for name in self.out)
         # Counting suffices where every GPU that a job leaves becomes free: no GPU is shared, and no server is down.
@@ -200,7 +201,7 @@ class _Pool:
             return
         self.outcome.leaving.add(claim.job)
         takers = dict.fromkeys(self.taker[gpu] for gpu in job.gpus if gpu in self.taker)
-        self.outcome.reasons[claim.job] = f"lease over: gives way to {', '.join(takers)}"
+        self.outcome.reasons[claim.job] = because("weft.lease-over", to=tuple(takers))
 
     def _keep(self, job: JobView, draft: Draft | None) -> None:
         if draft is not None:
@@ -229,16 +230,16 @@ class _Pool:
             return self.draft.room(memory, True)
         return self._n_free() if memory <= self.view.cluster.gpu_memory_bytes else 0
 
-    def _accept(self, claim: Claim, gpus: Placement, reason: str, memory: float) -> None:
+    def _accept(self, claim: Claim, gpus: Placement, reason: Why, memory: float) -> None:
         if gpus and min(gpus) >= 0 and max(gpus) < self.view.cluster.n_gpus:  # else the checker will say so
             self.draft.take(gpus, memory)
         self.taker.update(dict.fromkeys(gpus, claim.job))
         self.outcome.placed[claim.job] = gpus
-        self.outcome.reasons[claim.job] = f"{claim.reason}; {reason}" if claim.reason else reason
+        self.outcome.reasons[claim.job] = both(claim.reason, reason)
 
 
 @lru_cache(maxsize=65_536)  # the same words for the same job, cycle after cycle
 def _no_room(job: str, gpus: int, memory: float, limit: float) -> Declined:
     if memory > limit:
-        return Declined(job, f"needs {memory / 1e9:.1f} GB on each GPU, more than a GPU has")
-    return Declined(job, f"wants {gpus} GPUs; fewer are on offer")
+        return Declined(job, because("weft.memory", gb=memory / 1e9))
+    return Declined(job, because("weft.no-room", gpus=gpus, there="are on offer"))

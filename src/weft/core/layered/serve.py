@@ -12,6 +12,7 @@ from weft.core.occupancy import Draft
 from weft.core.table import memory_of, shape_of
 from weft.core.view import View
 from weft.model.plan import Declined, Placement, State
+from weft.model.reason import Why, because, both
 from weft.model.view import ClusterView, JobStatus, JobView
 from weft.policies.order.base import Cap, Claim, Ranking
 from weft.policies.place.base import Answer, Place
@@ -169,7 +170,7 @@ class _Service:
             answer = self.ask(job, claim.gpus, trial, self.outcome.state)
             self.outcome.state = answer.state
             if answer.gpus is not None and (len(answer.gpus), set(answer.gpus)) != (len(job.gpus), set(job.gpus)):
-                self._accept(claim, answer.gpus, f"placed anew, {answer.reason}", memory, trial)
+                self._accept(claim, answer.gpus, both("placed anew", answer.reason, ", "), memory, trial)
 
     def admit(self, claim: Claim) -> bool:
         """Serve a waiting job; False if there is no place for it."""
@@ -228,17 +229,17 @@ class _Service:
             if other.status is JobStatus.RUNNING:
                 self.outcome.leaving.add(other.id)
                 self.outcome.caused[to.job.user] += 1
-                self.outcome.reasons[other.id] = f"gives way to {to.id}"
+                self.outcome.reasons[other.id] = because("weft.gives-way", to=to.id)
         self.stopping = [job for job in self.stopping if job.id not in gone]
         self.below = deque(job for job in self.below if job.id not in gone)
 
-    def _accept(self, claim: Claim, gpus: Placement, reason: str, memory: float, draft: Draft) -> None:
+    def _accept(self, claim: Claim, gpus: Placement, reason: Why, memory: float, draft: Draft) -> None:
         self._draft = draft
         self._full = None
         if min(gpus, default=0) >= 0 and max(gpus, default=0) < self.view.cluster.n_gpus:  # or the checker will say so
             self._owed = (gpus, memory)
         self.outcome.placed[claim.job] = gpus
-        self.outcome.reasons[claim.job] = f"{claim.reason}; {reason}" if claim.reason else reason
+        self.outcome.reasons[claim.job] = both(claim.reason, reason)
 
     def _count(self, job: JobView) -> None:
         shape = shape_of(job.job)
@@ -247,8 +248,7 @@ class _Service:
             del self.left[shape]
             self._full = None
 
-    def _no_room(self, gpus: int, memory: float) -> str:
+    def _no_room(self, gpus: int, memory: float) -> Why:
         if memory > self.view.cluster.gpu_memory_bytes:
-            return f"needs {memory / 1e9:.1f} GB on each GPU, more than a GPU has"
-        what = "have the memory" if self.shared else "are free"
-        return f"wants {gpus} GPUs; fewer {what}"
+            return because("weft.memory", gb=memory / 1e9)
+        return because("weft.no-room", gpus=gpus, there="have the memory" if self.shared else "are free")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from weft.model.plan import Candidate, State
 from weft.model.policy import Policy
+from weft.model.reason import Why
 from weft.model.view import ClusterView
 
 
@@ -20,7 +21,7 @@ class Pick:
 
     candidate: Candidate
     state: State
-    reasons: dict[str, str] = field(default_factory=dict)  # per gated job
+    reasons: dict[str, Why] = field(default_factory=dict)  # per gated job
 
 
 class Interleave(Policy):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from weft.model.plan import State
 from weft.model.policy import Policy
+from weft.model.reason import Why
 from weft.model.view import ClusterView, JobView
 
 
@@ -22,7 +23,7 @@ class Claim:
 
     job: str
     gpus: int
-    reason: str = ""
+    reason: Why = ""
     anew: bool = False
     urgent: bool = True
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from weft.model.plan import Placement, State
 from weft.model.policy import Policy
+from weft.model.reason import Why
 from weft.model.view import ClusterView, JobView, Offer
 
 
@@ -19,7 +20,7 @@ class Answer:
     """
 
     gpus: Placement | None
-    reason: str
+    reason: Why
     state: State
     ask_again_s: float | None = None
     leaves: bool = False

@@ -7,11 +7,11 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator
 
 from weft.results.compare import METRICS
 from weft.results.display import Unit, number, time_unit
@@ -38,7 +38,7 @@ from weft.results.series import busy_gpus, cluster_rows, extent_s, link_grid, oc
 _POINTS = 600  # points of a line
 _HOVERED = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)  # shares whose values show on hover
 _MARKS = 40  # points of a line over time whose values show on hover
-_WIDE = 30.0  # p99.5 / p0.5 beyond which a time axis is logarithmic
+_WIDE = 30.0  # longest over p0.5 beyond which a time axis is logarithmic
 _METRIC_NAMES = {
     "jct_mean_s": "mean JCT", "jct_median_s": "median JCT", "jct_p95_s": "p95 JCT", "jct_p99_s": "p99 JCT",
     "makespan_s": "makespan", "queueing_mean_s": "queueing", "comm_mean_s": "exposed communication",
@@ -61,14 +61,22 @@ def jct_cdf(runs: Sequence[RunResult]) -> Figure:
 
 @house_style()
 def iteration_cdf(runs: Sequence[RunResult]) -> Figure:
-    """Cumulative share of training iterations over their duration, one line per stack (seeds pooled)."""
+    """Cumulative share of training iterations over their slowdown, one line per stack (seeds pooled).
+
+    An iteration's slowdown is its time over that of its job's fastest iteration in any of these runs, so that jobs
+    with iterations of a millisecond and of a minute share one axis.
+    """
+    every = [
+        run.iterations.filter(pl.col("count") > 0).with_columns(seed=pl.lit(run.seed), stack=pl.lit(run.stack))
+        for run in runs
+    ]
     curves = {}
-    for stack, group in _by_stack(runs).items():
-        values = np.concatenate([run.iterations["duration_s"].to_numpy() for run in group])
-        counts = np.concatenate([run.iterations["count"].to_numpy() for run in group])
-        curves[stack] = (values[counts > 0], counts[counts > 0])
+    if every:
+        fastest = pl.col("duration_s").min().over("seed", "job_id")
+        for (stack,), group in pl.concat(every).with_columns(pl.col("duration_s") / fastest).group_by("stack"):
+            curves[stack] = (group["duration_s"].to_numpy(), group["count"].to_numpy())
     figure, (axes,) = new_figure(5.6, 3.3)
-    _draw_cdfs(figure, axes, curves, "Iteration time", "iterations")
+    _draw_cdfs(figure, axes, {s: curves[s] for s in _by_stack(runs) if s in curves}, "Iteration slowdown", "iterations")
     return figure
 
 
@@ -142,6 +150,7 @@ def ratio_intervals(comparison: Mapping[str, Any]) -> Figure:
     metrics = [m for m in METRICS if m not in left_out]
     figure, (axes,) = new_figure(11.4, 0.9 + 0.11 * len(metrics) * (len(others) + 1))
     step = 0.7 / max(len(others), 1)
+    shown = [1.0]
     for i, entry in enumerate(others):
         for row, metric in enumerate(metrics):
             ratio = entry["ratio_to_first"][metric]
@@ -150,6 +159,7 @@ def ratio_intervals(comparison: Mapping[str, Any]) -> Figure:
             y = row + (i - (len(others) - 1) / 2) * step
             colour = _colour(i + 1)
             low, high = ratio["ci95"]
+            shown += [value for value in (ratio["mean"], low, high) if value]
             if low is not None:
                 axes.plot([low, high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
             axes.plot([ratio["mean"]], [y], "o", color=colour, markersize=4.5)
@@ -157,6 +167,8 @@ def ratio_intervals(comparison: Mapping[str, Any]) -> Figure:
             hover(axes, ratio["mean"], y, f"{entry['stack']}, {_METRIC_NAMES[metric]}: {ratio['mean']:.3f}{reach}")
         axes.plot([], [], "o-", color=_colour(i + 1), markersize=4.5, label=entry["stack"])
     axes.axvline(1.0, color=MUTED, linewidth=1.0)
+    axes.set_xscale("log", nonpositive="clip")  # twice and half are equally far from 1
+    axes.set_xlim(min(shown) / 1.1, max(shown) * 1.1)
     axes.set_yticks(range(len(metrics)), [_METRIC_NAMES[m] for m in metrics])
     axes.set_ylim(len(metrics) - 0.5, -0.5)
     tidy_axes(axes, f"Ratio to {comparison['stacks'][0]['stack']}", x="ratio, paired by seed", grid="x")
@@ -165,11 +177,12 @@ def ratio_intervals(comparison: Mapping[str, Any]) -> Figure:
 
 
 def _draw_cdfs(figure: Figure, axes: Axes, curves: Mapping[str, tuple[Floats, Floats]], title: str, what: str) -> None:
+    """Times of jobs, in a unit that suits them, or slowdowns of iterations."""
     q = np.linspace(0.0, 1.0, _POINTS)
     lines = {name: run_length_quantiles(v, c, q) for name, (v, c) in curves.items() if len(v)}
     pooled = np.concatenate([*lines.values()]) if lines else np.zeros(0)
-    low, high = (np.quantile(pooled, [0.005, 0.995])) if len(pooled) else (0.0, 0.0)
-    unit = time_unit([float(high)])
+    low, high = (np.quantile(pooled, [0.005, 1.0])) if len(pooled) else (0.0, 0.0)
+    unit = time_unit([float(high)]) if what == "jobs" else Unit("times the fastest", 1.0)
     for i, name in enumerate(curves):
         if name in lines:
             axes.plot(lines[name] / unit.seconds, q, color=_colour(i), linestyle=_dash(i), label=name)
@@ -178,14 +191,12 @@ def _draw_cdfs(figure: Figure, axes: Axes, curves: Mapping[str, tuple[Floats, Fl
                 hover(axes, x, share, f"{name}: {100 * share:.0f} % of {what} within {number(x)} {unit.name}")
     if low > 0 and high / low > _WIDE:
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1e3 else (1.0,)))
         axes.minorticks_off()
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     elif len(pooled):
         axes.set_xlim(left=0)
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.0f} %")
-    tidy_axes(axes, title, x=f"time ({unit.name})", y=f"share of {what}", grid="both")
+    tidy_axes(axes, title, x=f"time ({unit.name})" if what == "jobs" else unit.name, y=f"share of {what}", grid="both")
     if not lines:
         say(axes, "no job finished" if what == "jobs" else "no iteration recorded")
     _legend(figure, axes, len(lines))

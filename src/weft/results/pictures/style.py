@@ -23,6 +23,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter, LogLocator, NullFormatter
 
 from weft.errors import InputError
 
@@ -111,6 +112,19 @@ def colour_bar(figure: Figure, axes: Axes, image: ScalarMappable) -> None:
     bar.outline.set_edgecolor(GRID)
 
 
+def plain_numbers(figure: Figure) -> None:
+    """Logarithmic axes say 0.001 and 2,000: matplotlib's own powers are TeX, which the page would show as it is."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() in ("log", "symlog") and isinstance(axis.get_major_formatter(), LogFormatter):
+                low, high = sorted(axis.get_view_interval())
+                few = low > 0 and high / low < 100  # less than two powers of ten: 2 and 5 between them are named too
+                if axis.get_scale() == "log":
+                    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+                axis.set_major_formatter(lambda v, _: f"{v:,.0f}" if abs(v) >= 1000 else f"{v:g}")
+                axis.set_minor_formatter(NullFormatter())
+
+
 _spots: WeakKeyDictionary[Axes, list[tuple[float, float, str]]] = WeakKeyDictionary()  # see `hover`
 
 
@@ -143,6 +157,7 @@ def save_picture(figure: Figure, path: Path) -> None:
     if suffix not in SUFFIXES:
         raise InputError(f"--plot: {path} must end in {', '.join(SUFFIXES)}")
     plain: Any = {"Date": None, "Creator": None} if suffix == ".svg" else None
+    plain_numbers(figure)
     try:
         with rc_context({"svg.hashsalt": "weft", "svg.fonttype": "none"}):
             figure.savefig(path, dpi=150, facecolor="white", metadata=plain)
@@ -152,6 +167,7 @@ def save_picture(figure: Figure, path: Path) -> None:
 
 def inline_svg(figure: Figure, name: str) -> str:
     """The figure as SVG to put into an HTML page; `name` keeps its ids apart from those of other figures."""
+    plain_numbers(figure)
     buffer = StringIO()
     with rc_context({**_RC, "svg.hashsalt": name}), catch_warnings():
         # A name in a script that matplotlib's own font lacks: only its width is guessed, the page has the letters.

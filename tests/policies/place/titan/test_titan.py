@@ -20,18 +20,13 @@ from weft.policies.place.titan.machines import Rooms
 from weft.policies.place.titan.search import TRIES, search
 from weft.stacks import resolve
 from weft.stacks.registry import names
-from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 NO_LIMIT = Limits(np.inf, lambda a, b: np.inf)
 
 
 def kind(workers: int, collective: str = "halving-doubling") -> tuple:  # type: ignore[type-arg]
     return kind_of(Profile.from_phases("p", [Phase(1.0), Phase(bytes=1.0)], workers), collective)
-
-
-@pytest.mark.parametrize("text", [None, "printed", "plus", "plus/ring/0.5"])
-def test_conforms(text: str | None) -> None:
-    check_place(lambda: Titan.from_text(text), range(3))
 
 
 def place_of(stack: str, gpus: int = 4) -> tuple[int, ...]:

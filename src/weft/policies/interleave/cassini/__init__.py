@@ -10,6 +10,7 @@ from typing import Any, Self
 from weft.errors import StackError
 from weft.model.flows import Traffic
 from weft.model.plan import Candidate, Gate, Placement, Plan, State
+from weft.model.reason import Why, both
 from weft.model.view import ClusterView, Fact, Spread
 from weft.policies.interleave.base import Interleave, Pick
 from weft.policies.interleave.cassini.align import Alignment, align
@@ -92,7 +93,7 @@ class Cassini(Interleave):
         words = dict(candidate.reasons)
         for job in left:
             if job in view.waiting and job in words:
-                words[job] += "; not shifted: the links of its group make a loop"
+                words[job] = both(words[job], "not shifted: the links of its group make a loop")
         plan = Plan(candidate.plan.placements, gates)
         return Pick(replace(candidate, plan=plan, reasons=words), {"version": 1, "gates": kept}, reasons)
 
@@ -122,11 +123,11 @@ class Cassini(Interleave):
 
     def _gates(
         self, view: ClusterView, layout: Layout, candidate: Candidate, state: State
-    ) -> tuple[dict[str, Gate], dict[str, Any], dict[str, str], set[str]]:
+    ) -> tuple[dict[str, Gate], dict[str, Any], dict[str, Why], set[str]]:
         """Gates, what is remembered of them, why each, and jobs that a loop leaves unshifted."""
         gates: dict[str, Gate] = {}
         kept: dict[str, Any] = {}
-        reasons: dict[str, str] = {}
+        reasons: dict[str, Why] = {}
         left: set[str] = set()
         for group in layout.groups:
             aligned = align(layout, group, self.settings.padding, self.settings.loops == "consensus")

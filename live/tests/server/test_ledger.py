@@ -1,0 +1,86 @@
+"""A ledger of 0.1 is taken over: a copy is kept, and sentences that weft has to understand become reasons."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from weft.errors import InputError
+from weft.model.reason import code_of, speak
+from weft_live.ending import Faults
+from weft_live.server.ledger import FILE, EventRow, Ledger
+
+_SAID = (
+    "exited with code 1; started again (1 of 3)", "stopped as asked; exited with code 0", "node fail; placed anew",
+    "exited with code 1; started again (2 of 3)", "node fail; placed anew", "cancelled; ended by SIGTERM",
+    "failed after 2 restarts: exited with code 1", "cancelled by its user or an administrator", "something else",
+)  # fmt: skip
+_CODES = ["live.again", "live.stopped", "live.anew", "live.again", "live.anew", "live.cancelled", "live.failed",
+          "slurm.cancelled", "text"]  # fmt: skip
+
+
+@pytest.fixture
+def older(tmp_path: Path) -> Path:
+    """A folder with a ledger as 0.1 wrote it."""
+    with sqlite3.connect(tmp_path / FILE) as db:
+        db.executescript("""
+            CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+            CREATE TABLE jobs (
+                number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, submit_s REAL NOT NULL, description TEXT NOT NULL,
+                cancelled INTEGER NOT NULL DEFAULT 0, status TEXT NOT NULL DEFAULT '', end_s REAL,
+                run_s REAL NOT NULL DEFAULT 0, iterations INTEGER NOT NULL DEFAULT 0, words TEXT NOT NULL DEFAULT '');
+            CREATE TABLE events (
+                number INTEGER PRIMARY KEY, time_s REAL NOT NULL, job TEXT NOT NULL, kind TEXT NOT NULL,
+                words TEXT NOT NULL);
+            INSERT INTO meta VALUES ('version', '2');
+            INSERT INTO jobs (id, submit_s, description, words, status)
+            VALUES ('a', 0, '{"name": "a", "argv": ["true"]}', 'failed: exited with code 3', 'failed');
+        """)
+        db.executemany(
+            "INSERT INTO events (time_s, job, kind, words) VALUES (1, 'a', 'stopped', ?)", [(said,) for said in _SAID]
+        )
+    db.close()
+    return tmp_path
+
+
+def test_sentences_become_reasons_that_say_the_same(older: Path) -> None:
+    before = (older / FILE).read_bytes()
+    ledger = Ledger(older)
+    events = ledger.events("a")
+    assert [code_of(event.why) for event in events] == _CODES
+    assert [speak(event.why) for event in events] == list(_SAID)
+    assert ledger.faults("a") == Faults(own=2, others=1)
+    assert [(code_of(row.why), speak(row.why)) for row in ledger.jobs()] == [
+        ("live.failed", "failed: exited with code 3")
+    ]
+    ledger.close()
+    copy = Path(older / f"{FILE}.v2")
+    assert len(copy.read_bytes()) == len(before)
+    assert [row[0] for row in sqlite3.connect(copy).execute("SELECT words FROM events")] == list(_SAID)
+    again = Ledger(older)
+    assert [event.why for event in again.events("a")] == [event.why for event in events], "once is enough"
+    again.close()
+
+
+def test_who_only_reads_changes_nothing_and_a_later_version_is_refused(older: Path) -> None:
+    before = (older / FILE).read_bytes()
+    reader = Ledger(older, read_only=True)
+    assert code_of(reader.events("a")[0].why) == "live.again"
+    reader.close()
+    assert (older / FILE).read_bytes() == before
+    ledger = Ledger(older)
+    ledger.set_meta("version", 99)
+    ledger.close()
+    with pytest.raises(InputError, match="another version of weft"):
+        Ledger(older)
+
+
+def test_a_dry_run_reads_an_older_one_and_leaves_it_as_it_is(older: Path) -> None:
+    ledger = Ledger(None)
+    ledger.copy_from(older)
+    assert isinstance(ledger.events("a")[0], EventRow)
+    assert code_of(ledger.events("a")[0].why) == "live.again"
+    ledger.close()
+    assert not (older / f"{FILE}.v2").exists()
