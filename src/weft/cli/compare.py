@@ -9,6 +9,7 @@ import typer
 
 from weft.cli.common import (
     MOST_SEEDS,
+    CodeOption,
     ExecutorOption,
     FreshOption,
     JsonOption,
@@ -73,6 +74,7 @@ def compare(
     ] = None,
     report: ReportOption = None,
     fresh: FreshOption = False,
+    code: CodeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run several stacks on the same jobs, side by side.
