@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testkit.toys import played
 from weft.core.cycle import Core
 from weft.errors import StackError
 from weft.model import Start
@@ -19,18 +20,13 @@ from weft.policies.place.titan.machines import Rooms
 from weft.policies.place.titan.search import TRIES, search
 from weft.stacks import resolve
 from weft.stacks.registry import names
-from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 NO_LIMIT = Limits(np.inf, lambda a, b: np.inf)
 
 
 def kind(workers: int, collective: str = "halving-doubling") -> tuple:  # type: ignore[type-arg]
     return kind_of(Profile.from_phases("p", [Phase(1.0), Phase(bytes=1.0)], workers), collective)
-
-
-@pytest.mark.parametrize("text", [None, "printed", "plus", "plus/ring/0.5"])
-def test_conforms(text: str | None) -> None:
-    check_place(lambda: Titan.from_text(text), range(3))
 
 
 def place_of(stack: str, gpus: int = 4) -> tuple[int, ...]:
@@ -372,10 +368,8 @@ def test_within_counts_each_direction() -> None:
 def test_with_every_order(order: str, interleave: str) -> None:
     jobs = [toy_job(f"j{i}", 1 + 2 * i % 5, 3, submit_s=float(i)) for i in range(6)]
     world = ToyWorld(toy_cluster(1, 3, 4), jobs)
-    from weft.core.loop import run
 
-    core = Core(resolve("titan", order=order, interleave=interleave), world)
-    run(core, world)
+    core = played(world, "titan", order=order, interleave=interleave)
     assert not core.table.jobs
 
 
