@@ -5,8 +5,6 @@ The options are those that `sbatch --help`, `srun --help`, `salloc --help` and t
 variables in their environment that stand for them, and the fields that `scontrol update` can change.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
