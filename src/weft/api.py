@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import InputError, near
-from weft.runs.executors import run_all
 from weft.runs.prepare import compile_kernels
-from weft.runs.run import Progress, Say, Source, Task, check_seed, run_task, seeds_of
+from weft.runs.run import Progress, Say, Source, Task, check_seed, run_experiment, run_grid, run_task, seeds_of
 from weft.scenario import Scenario, changes
-from weft.scenario.build import Layers, build_cluster, build_stack, check, located
+from weft.scenario.build import Layers, build, located
 from weft.stacks import describe
 
 if TYPE_CHECKING:
@@ -53,8 +52,8 @@ def simulate(
     """
     if seed is not None:
         check_seed(seed)
-    task = Task(Scenario.load(scenario), Layers(stack, order, place, interleave, pace), seed, record)
-    return run_task(task, on_compile, on_progress)
+    experiment = build(Scenario.load(scenario), seed, Layers(stack, order, place, interleave, pace))
+    return run_experiment(experiment, record=record, on_compile=on_compile, on_progress=on_progress)
 
 
 def compare(
@@ -114,7 +113,8 @@ def sweep(
             for seed in numbers
             for name in names
         ]
-        checked += [_check(task) for task in mine[: len(names)]]
+        # what cannot run is refused before any worker is started
+        checked += [build(given, task.seed, task.layers).stack for task in mine[: len(names)]]
         tasks += mine
         shapes.append((setting, given, numbers, len(mine)))
     compile_kernels(on_compile, checked)
@@ -122,14 +122,10 @@ def sweep(
         stack.interleave.prepare()
     tell = on_progress or (lambda done, total: None)
     tell(0, len(tasks))
-    runs: dict[int, RunResult] = {}
-    for i, run in run_all(tasks, workers, run_task):
-        runs[i] = run
-        tell(len(runs), len(tasks))
+    runs = run_grid(tasks, workers, run_task, tell)
     found, at = [], 0
     for setting, given, numbers, n in shapes:
-        its = tuple(runs[i] for i in range(at, at + n))
-        found.append((setting, Comparison(given.name, tuple(numbers), its, given.is_recorded)))
+        found.append((setting, Comparison(given.name, tuple(numbers), tuple(runs[at : at + n]), given.is_recorded)))
         at += n
     return Sweep(points[0][1].name, tuple(found))
 
@@ -262,13 +258,6 @@ class Sweep:
         from weft.results.sweep import write_report
 
         return write_report(path, self.to_dict(), command)
-
-
-def _check(task: Task) -> Stack:
-    """Refuse what cannot run before any worker is started."""
-    stack = build_stack(task.scenario, task.layers)
-    check(task.scenario, build_cluster(task.scenario, task.seed))
-    return stack
 
 
 def _stacks(scenario: Scenario, given: Sequence[str] | None) -> list[str]:

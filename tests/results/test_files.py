@@ -9,8 +9,9 @@ from polars.testing import assert_frame_equal
 
 from weft.cli.main import run
 from weft.errors import InputError
-from weft.results.files import load_run, refuse_unwritable, refuse_unwritable_folder, write_outputs, write_text
+from weft.results.files import load_run, refuse_unwritable, refuse_unwritable_folder, write_text
 from weft.results.metrics import summary
+from weft.results.outputs import write_outputs
 from weft.results.run import DECISIONS, ITERATIONS, JOBS, LINK_SERIES, LINKS, SEGMENTS, SPANS, RunResult
 
 ASKED_FOR = {

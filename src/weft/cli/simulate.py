@@ -74,7 +74,7 @@ def simulate(
             **layers,
         )
     if out is not None:
-        from weft.results.files import write_outputs
+        from weft.results.outputs import write_outputs
 
         write_outputs(replace(run, command=command_line()), out)
     print_notes([run])
