@@ -140,7 +140,7 @@ $(VENV)/.bench-stamp: $(VENV)/.dev-stamp
 
 bench: $(VENV)/.bench-stamp
 	@$(BIN)/asv machine --yes >/dev/null
-	$(BIN)/asv run --python=same --set-commit-hash="$$(git rev-parse HEAD)" $(ARGS)
+	ASV_PYTHONPATH="$(CURDIR)" $(BIN)/asv run --python=same --set-commit-hash="$$(git rev-parse HEAD)" $(ARGS)
 
 mutants: dev
 	$(BIN)/python -m tools.mutants $(ARGS)

@@ -1,5 +1,5 @@
-"""The benchmarks as asv keeps them (`make bench`): less is better in all of them, so a speed is kept as microseconds for
-one. WEFT_BENCH_QUICK=1 takes the small sizes."""
+"""The benchmarks as asv keeps them (`make bench`). Less is better in all of them, so a speed is kept as microseconds
+for one. WEFT_BENCH_QUICK=1 takes the small sizes."""
 
 from __future__ import annotations
 
