@@ -34,3 +34,9 @@ def test_it_is_told_before_the_scenario_is_read(command: list[str], capsys: pyte
     """The scenario does not exist: had it been looked at first, that would be the error."""
     assert run([command[0], "nowhere.toml", *command[1:]]) == 2
     assert ": cannot write the " in capsys.readouterr().err
+
+
+def test_a_report_is_a_page_and_nothing_else(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"name it x\.html"):
+        refuse_unwritable(tmp_path / "x.pdf")
+    refuse_unwritable(tmp_path / "x.HTML")

@@ -213,12 +213,12 @@ class UsesChance(FirstFit):
 
 class SharesQuietly(FirstFit):
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        return FirstFit(shared=True).place(view, job, gpus, offer, state)
+        return FirstFit(shares_gpus=True).place(view, job, gpus, offer, state)
 
 
 class IgnoresMemory(FirstFit):
     def __init__(self) -> None:
-        super().__init__(shared=True)
+        super().__init__(shares_gpus=True)
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         return Answer(tuple(offer.usable.nonzero()[0].tolist()[:gpus]), "never mind the memory", state)

@@ -16,7 +16,7 @@ def test_conforms() -> None:
 
 @pytest.mark.parametrize("text", ["1e-300", "0.5"])
 def test_a_period_is_a_second_at_least(text: str) -> None:
-    with pytest.raises(StackError, match="the period in seconds"):
+    with pytest.raises(StackError, match=r"not known|takes a (whole )?number|twice"):
         Defragment.from_text(text)
 
 
@@ -64,5 +64,5 @@ def test_nothing_moves_without_room() -> None:
 
 def test_parameter() -> None:
     assert Defragment.from_text("60").name == "defrag:60"
-    with pytest.raises(StackError, match="from 1 on"):
+    with pytest.raises(StackError, match="a number from 1"):
         Defragment.from_text("0")

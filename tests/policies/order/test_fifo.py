@@ -23,5 +23,5 @@ def test_by_submission_then_by_arrival() -> None:
 def test_parameter() -> None:
     assert Fifo.from_text(None).name == "fifo"
     assert Fifo.from_text("backfill").name == "fifo:backfill"
-    with pytest.raises(StackError, match="write fifo or fifo:backfill"):
+    with pytest.raises(StackError, match="not known"):
         Fifo.from_text("easy")

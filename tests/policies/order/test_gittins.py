@@ -20,7 +20,7 @@ def test_conforms(thresholds: str | None) -> None:
 
 
 def test_a_wrong_threshold_is_reported_under_its_own_name() -> None:
-    with pytest.raises(StackError, match=r"^gittins:x: a threshold in GPU seconds"):
+    with pytest.raises(StackError, match=r"^gittins:x: 'x' is not known"):
         Gittins.from_text("x")
 
 

@@ -56,10 +56,10 @@ def test_queues_by_hand() -> None:
 
 def test_parameters() -> None:
     for text in ("1e-300", "0.999"):  # with leases of next to nothing, time would not pass
-        with pytest.raises(StackError, match=f"las:{text}: the lease in seconds: '{text}' must be a number from 1 on"):
+        with pytest.raises(StackError, match=f"las:{text}: {text}: it takes a number from 1"):
             LeastAttainedService.from_text(text)
     assert LeastAttainedService.from_text("1").lease_s == 1.0
-    with pytest.raises(StackError, match="threshold in GPU seconds"):
+    with pytest.raises(StackError, match="it takes a number more than 0"):
         QueuedLeastAttainedService.from_text("3200/0")
 
 

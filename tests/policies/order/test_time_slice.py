@@ -16,7 +16,7 @@ def test_conforms(text: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["0", "1e-300", "x", "inf"])
 def test_a_slice_is_a_second_at_least(text: str) -> None:
-    with pytest.raises(StackError, match="the slice in seconds"):
+    with pytest.raises(StackError, match=r"not known|takes a (whole )?number|twice"):
         TimeSlice.from_text(text)
 
 

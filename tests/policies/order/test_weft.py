@@ -35,7 +35,7 @@ def test_conforms(text: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "elastic", "rigid,rigid,rigid"])
 def test_unknown_parameters_are_refused(text: str) -> None:
-    with pytest.raises(StackError, match="write weft, weft:rigid"):
+    with pytest.raises(StackError, match=r"is not known|twice"):
         Weft.from_text(text)
 
 

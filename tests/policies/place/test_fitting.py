@@ -35,7 +35,7 @@ def test_shared_while_memory_lasts() -> None:
 
 
 def test_parameter() -> None:
-    with pytest.raises(StackError, match="write first-fit or first-fit:shared"):
+    with pytest.raises(StackError, match="not known"):
         FirstFit.from_text("x")
 
 
@@ -44,8 +44,8 @@ def test_parameter() -> None:
     [
         (FirstFit(), "are free"),
         (RandomPlace(), "are free"),
-        (FirstFit(shared=True), "have memory for it"),
-        (RandomPlace(shared=True), "have memory for it"),
+        (FirstFit(shares_gpus=True), "have memory for it"),
+        (RandomPlace(shares_gpus=True), "have memory for it"),
     ],
 )
 def test_what_is_missing_is_said(place: Place, words: str) -> None:

@@ -40,5 +40,5 @@ def test_ranks_follow_the_numbers() -> None:
 
 
 def test_parameter() -> None:
-    with pytest.raises(StackError, match="write random or random:shared"):
+    with pytest.raises(StackError, match="not known"):
         RandomPlace.from_text("x")

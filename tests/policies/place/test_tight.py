@@ -216,5 +216,5 @@ def test_ranks_are_dealt_out() -> None:
 
 def test_parameter() -> None:
     assert Tight.from_text("ring").name == "tight:ring"
-    with pytest.raises(StackError, match="there is no such collective"):
+    with pytest.raises(StackError, match="not known"):
         Tight.from_text("rong")

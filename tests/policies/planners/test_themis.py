@@ -307,7 +307,7 @@ class Fixed(Planner):
 
 @pytest.mark.parametrize("text", ["x", "1", "0.5,0", "-1", "0.5,60,7", "0.5,0.001", "0.5,nan", "0.5,", ""])
 def test_parameters(text: str) -> None:
-    with pytest.raises(StackError, match=r"write themis:F or themis:F,LEASE_S .* a lease of at least 1 second"):
+    with pytest.raises(StackError, match=r"not known|takes a (whole )?number|twice"):
         Themis.from_text(text)
     assert Themis.from_text("0.5,60").lease_s == 60.0
 

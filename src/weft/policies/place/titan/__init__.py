@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import StackError
 from weft.model.cluster import Cluster, Topology
 from weft.model.plan import Placement, State
-from weft.model.policy import number
+from weft.model.policy import setting
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.network.collectives.algorithms import COLLECTIVES
 from weft.policies.place.base import Answer, Place
@@ -38,6 +36,7 @@ class Limits:
 _NO_LIMITS = Limits(np.inf, lambda a, b: np.inf)
 
 
+@dataclass(eq=False)
 class Titan(Place):
     """`titan`, `titan:printed`, `titan:plus`; also the collective and the stage time, as in `titan:plus/ring/0.1`.
 
@@ -51,38 +50,20 @@ class Titan(Place):
     change places.
     """
 
+    name, divider = "titan", "/"
     needs = frozenset({Fact.PROFILE})
+    variant: str = setting("", words=("printed", "plus"))
+    collective: str = setting(HD, words=tuple(COLLECTIVES))
+    stage_s: float = setting(1.0, within="(0, inf)")
 
-    def __init__(self, variant: str = "", collective: str = HD, stage_s: float = 1.0) -> None:
-        self.variant, self.collective, self.stage_s = variant, collective, stage_s
-        parts = [variant] if variant else []
-        parts += [collective] if collective != HD else []
-        parts += [f"{stage_s:g}"] if stage_s != 1.0 else []
-        self.name = "titan" + (":" + "/".join(parts) if parts else "")
-        self._dealing = Dealing(collective)
+    def __post_init__(self) -> None:
+        """Nothing has been asked."""
+        super().__post_init__()
+        self._dealing = Dealing(self.collective)
         self._of: tuple[Topology, Limits] | None = None
         self._fitting: dict[
             tuple[Kind, float, int], bool
         ] = {}  # kinds of jobs by message and shape: would it do empty?
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`titan`, or after a colon any of printed or plus, a collective and seconds per stage, divided by slashes."""
-        given: dict[str, str | float] = {}
-        for part in arg.split("/") if arg is not None else []:
-            if part in ("printed", "plus"):
-                key: str = "variant"
-            elif part in COLLECTIVES:
-                key = "collective"
-            else:
-                key = "stage_s"
-            if key in given or (key == "stage_s" and not 0.0 < number(part) < np.inf):
-                raise StackError(
-                    f"titan:{arg}: write titan:printed or titan:plus, perhaps with a collective and the seconds of a "
-                    "stage behind it, as in titan:plus/ring/0.1"
-                )
-            given[key] = float(part) if key == "stage_s" else part
-        return cls(**given)  # type: ignore[arg-type]
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """Algorithm 3: the used machines alone; if that will not do, with one idle machine after another."""
