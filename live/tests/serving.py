@@ -1,7 +1,5 @@
 """Servers of the local world, and jobs for them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

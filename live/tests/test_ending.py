@@ -1,7 +1,3 @@
-"""What the end of an attempt means for its job: one judge for all worlds."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.model.reason import Reason, because, code_of

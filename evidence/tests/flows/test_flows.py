@@ -8,12 +8,16 @@ from typing import Any
 import polars as pl
 import pytest
 
+from weft.network.topologies import build_cluster
 from weft.scenario import Scenario
 from weft.scenario.shipped import scenario_path
+from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec
 from weft.stacks import resolve
 from weft_evidence.claims import Request
 from weft_evidence.flows import CLAIMS, DECISIONS, beyond, reproduce, runs
 from weft_evidence.flows import lab as flows_lab
+from weft_evidence.flows.experiments import UNCONTENDED, uncontended
+from weft_evidence.flows.lab import delivered_alone
 from weft_evidence.report import render
 from weft_live.flow.host import HostScheduler
 
@@ -262,3 +266,36 @@ def test_speed_of_a_model() -> None:
     )
     assert runs.model_speed(run, "resnet50") == pytest.approx(5 / run.jobs["run_s"][0])
     assert runs.model_speed(run, "vgg") is None
+
+
+def test_jobs_by_themselves_are_faster_than_together_and_faster_the_harder_they_push() -> None:
+    data = Scenario.load(scenario_path("flows")).model_dump(exclude_unset=True)
+    data["workload"] |= {"jobs": 5, "iterations": [5, 10]}
+    found = uncontended(Scenario.load(data), seed=1)
+    assert found["mcs"][0] == 1.0
+    assert found["fair"][1] == 1.0
+    by_itself = [found[f"{pace}, each job by itself"] for pace in UNCONTENDED]
+    assert [time for time, _ in by_itself] == sorted((time for time, _ in by_itself), reverse=True)
+    assert by_itself[0][1] < by_itself[-1][1]
+    assert by_itself[UNCONTENDED.index("shortest")][0] < found["shortest"][0]
+
+
+def test_what_others_deliver_alone_by_hand() -> None:
+    """NICs of 10 bytes/s. One flow asks for 4 bytes/s from 1 s to 3 s, and one for all it can get from 2 s on, from the
+    same server. By 0.5 s they have delivered nothing, by 2 s 4 bytes, by 2.5 s 2 + 3 more, by 4 s 2 + 3 + 10 more."""
+    cluster = build_cluster("single-switch", servers=3, nic_gbps=8e-8)
+    names = [server.name for server in cluster.servers]
+    network = NetworkSpec(foreign=(Foreign(names[0], names[1], 1.0, 3.0, 4.0), Foreign(names[0], names[2], 2.0)))
+    assert delivered_alone(cluster, network, 0, [0.5, 2.0, 2.5, 4.0]) == pytest.approx([0.0, 4.0, 9.0, 24.0])
+    lossy = NetworkSpec(packet_loss=0.5, foreign=(Foreign(names[0], names[1], 0.0, 10.0, 1e-9),))
+    assert delivered_alone(cluster, lossy, 0, [2.0, 4.0]) == pytest.approx([1e-9, 2e-9])  # half of it arrives
+
+
+def test_what_others_deliver_alone_does_not_depend_on_when_it_is_asked_for() -> None:
+    """Drawn traffic, at three moments at once and one at a time."""
+    cluster = build_cluster("single-switch", servers=4, nic_gbps=8e-8)
+    network = NetworkSpec(cross_traffic=CrossTraffic(every_s=3.0, shortest_s=1.0, longest_s=3.0))
+    moments = [2.0, 7.5, 20.0]
+    together = delivered_alone(cluster, network, 5, moments)
+    assert together == pytest.approx([delivered_alone(cluster, network, 5, [moment])[0] for moment in moments])
+    assert 0.0 < together[0] < together[1] < together[2]

@@ -1,7 +1,5 @@
 """Waiting for what other processes and threads do: as long as a busy machine may need, and never for a time to pass."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

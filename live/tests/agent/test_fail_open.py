@@ -4,8 +4,6 @@ Two jobs send to themselves over loopback. By the cluster that the server believ
 one is held as long as the agent, its guardian and the server are well.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import resource

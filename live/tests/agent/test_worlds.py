@@ -1,7 +1,3 @@
-"""The local world paces: what a stack wants of it is carried out on the sockets of real jobs."""
-
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

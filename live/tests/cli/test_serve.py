@@ -1,7 +1,3 @@
-"""weft serve, submit, cancel, queue, explain as a user types them."""
-
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """weft serve --world slurm, queue, explain, cancel, as an operator types them."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

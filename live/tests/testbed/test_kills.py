@@ -5,8 +5,6 @@ Where agents and guardians die at the same instant nobody is left to let go of a
 Two jobs over real TCP, paced by `flow`. `WEFT_KILLS=50` is the whole of it; the suite has one kill of each kind.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,3 @@
-"""Real TCP between namespaces: rates, loss, and what two jobs cost each other."""
-
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

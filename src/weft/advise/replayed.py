@@ -12,14 +12,12 @@ import numpy.typing as npt
 import polars as pl
 
 from weft.advise.jobs import JobLog
-from weft.advise.lengths import Fit, fit, run_over_recorded, shortened
+from weft.advise.lengths import fit, run_over_recorded, shortened, to_fit
 from weft.advise.site import Site
 from weft.results.display import duration
 from weft.results.run import RunResult
 from weft.results.series import waiting_jobs
-from weft.runs.executors import run_all
-from weft.runs.run import Task as Run
-from weft.runs.run import run_task
+from weft.runs.run import Task, run_grid, run_task
 from weft.scenario.build import Layers
 from weft.scenario.changes import changed
 
@@ -90,12 +88,10 @@ def replay(
     scenario = changed(site.middle, {"workload.trace": str(log.copy(stretch))})
     say = tell or (lambda done, total: None)
     say(0, 1 + len(stacks))
-    ((_, parts),) = run_all([Fit(scenario, stacks[0], 1)], workers, fit)
+    (parts,) = run_grid([to_fit(scenario, stacks[0], 1)], workers, fit)
     scenario = changed(scenario, {"workload.trace": str(log.copy(shortened(stretch, parts)))})
-    found = {}
-    for i, run in run_all([Run(scenario, Layers(stack), 1, False) for stack in stacks], workers, run_task):
-        found[i] = run
-        say(1 + len(found), 1 + len(stacks))
+    tasks = [Task(scenario, Layers(stack), 1) for stack in stacks]
+    found = run_grid(tasks, workers, run_task, lambda done, total: say(1 + done, 1 + total))
     recorded = dict(zip(stretch["job_id"], stretch["wait_s"], strict=True))
     compared = [_waits(found[i], recorded) if log.has_waits else None for i in range(len(stacks))]
     off = [0.0 if waits is None else waits["off"] for waits in compared]

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from weft.core.blame import of_error
-from weft.core.capabilities import refuse
 from weft.core.checker import check
 from weft.core.decide import decide, wake_time
 from weft.core.journal import Journal, MemoryJournal
+from weft.core.refusal import refuse
 from weft.core.stack import Stack
 from weft.core.table import Table
 from weft.core.view import View

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from math import ceil, inf
 from re import sub
 
@@ -38,6 +38,32 @@ class Layers:
     place: str | None = None
     interleave: str | None = None
     pace: str | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a scenario comes to at a seed: all that a run is made of."""
+
+    scenario: Scenario
+    seed: int
+    stack: Stack
+    cluster: Cluster
+    network: NetworkSpec
+    run: RunSpec
+
+    @cached_property
+    def workload(self) -> Workload:
+        """The jobs, drawn when they are asked for."""
+        return build_workload(self.scenario, self.cluster, self.seed, self.network)
+
+
+def build(scenario: Scenario, seed: int | None = None, stack: Layers | Stack | None = None) -> Experiment:
+    """What a scenario comes to, at its own seed and with its own stack or at others. What cannot run is refused."""
+    seed = scenario.run.seed if seed is None else seed
+    made = stack if isinstance(stack, Stack) else build_stack(scenario, stack or Layers())
+    cluster = build_cluster(scenario, seed)
+    check(scenario, cluster)
+    return Experiment(scenario, seed, made, cluster, *physics(scenario, seed))
 
 
 @contextmanager

@@ -171,8 +171,9 @@ def describe(name: str) -> dict[str, str]:
         layers = {"planner": name}
     else:
         raise StackError(f"there is no stack {quoted(name)}{near(name, names(), '`weft stacks` lists them')}")
-    defaults = {k: v for k, v in _DEFAULT.items() if "planner" not in layers or k not in ("order", "place")}
-    return {**defaults, **layers}
+    if "planner" in layers:
+        return {"planner": layers["planner"], **{k: layers.get(k, _DEFAULT[k]) for k in ("interleave", "pace")}}
+    return {**_DEFAULT, **layers}
 
 
 def _layers_of(name: str) -> dict[str, str] | None:

@@ -22,7 +22,7 @@ from weft.policies.order.fifo import Fifo
 from weft.policies.place.base import Answer, Place
 from weft.results.run import RunResult
 from weft.scenario import Scenario
-from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, physics
+from weft.scenario.build import Layers, build, build_stack
 from weft.scenario.shipped import scenario_path
 from weft.sim import simulate
 from weft.sim.spec import NetworkSpec
@@ -67,9 +67,9 @@ def lost_bytes(cluster: Cluster, network: NetworkSpec, seed: int, run: RunResult
 def uncontended(given: Scenario, seed: int) -> dict[str, tuple[float, float]]:
     """Mean time on GPUs over MCS's, and bytes that cross traffic loses over those beside `fair`: of all jobs together,
     and of each job by itself, from the start and on the GPUs that it has with MCS."""
-    cluster = build_cluster(given, seed)
-    network, circumstances = physics(given, seed)
-    jobs = {job.id: job for job in build_workload(given, cluster, seed, network).jobs}
+    made = build(given, seed)
+    cluster, network, circumstances = made.cluster, made.network, made.run
+    jobs = {job.id: job for job in made.workload.jobs}
     stacks = {
         pace: build_stack(given, Layers(f"fifo[place=first-fit,pace={pace}]")) for pace in (*TOGETHER, *UNCONTENDED)
     }

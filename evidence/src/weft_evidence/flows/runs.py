@@ -87,8 +87,7 @@ class Lab:
     """Runs of settings at all seeds, done together before the first claim is measured."""
 
     def __init__(self, request: Request, settings: Sequence[Setting]) -> None:
-        from weft.runs.executors import run_all
-        from weft.runs.run import Task, run_task
+        from weft.runs.run import Task, run_grid, run_task
         from weft.scenario import Scenario
         from weft.scenario.build import Layers
 
@@ -113,14 +112,10 @@ class Lab:
                 tasks.append(Task(given, Layers(setting.stack), seed, False))
                 owners.append(setting)
         tell = request.on_progress or (lambda done, total: None)
-        done: dict[int, RunResult] = {}
         if tasks:
             compile_kernels(request.on_compile)
-        for i, run in run_all(tasks, request.workers, run_task) if tasks else ():
-            done[i] = run
-            tell(len(done), len(tasks))
-        for i, setting in enumerate(owners):
-            self.runs[setting].append(done[i])
+            for setting, run in zip(owners, run_grid(tasks, request.workers, run_task, tell), strict=True):
+                self.runs[setting].append(run)
 
     def seeds_of(self, setting: Setting) -> list[int]:
         """The seeds at which a setting is run."""

@@ -18,9 +18,8 @@ from weft.advise.race import Race, Replicate, entrants, race, score
 from weft.advise.site import Site
 from weft.policies.order.weft import BOUND, LEAST_BOUND_S
 from weft.results.run import RunResult
-from weft.runs.executors import run_all
 from weft.runs.prepare import compile_kernels
-from weft.runs.run import Task, run_task
+from weft.runs.run import Task, run_grid, run_task
 from weft.scenario import Scenario
 from weft.scenario.build import Layers
 from weft.scenario.shipped import scenario_path
@@ -74,11 +73,9 @@ class _Lab:
             given = {seed: Scenario.load(TRIALS[name].scenario(seed)) for seed in self.seeds()}
             tasks = [Task(given[seed], Layers(stack), seed, record=False) for seed in given for stack in stacks]
             compile_kernels(self.request.on_compile, [resolve(stack) for stack in stacks])
-            found: dict[int, RunResult] = {}
-            for i, run in run_all(tasks, self.request.workers, run_task):  # all together, so that no processor idles
-                found[i] = replace(run, stack=stacks[i % len(stacks)])
-                self._tell(len(found), len(tasks))
-            self.runs[name] = Runs([found[i] for i in range(len(tasks))])
+            # all together, so that no processor idles
+            runs = run_grid(tasks, self.request.workers, run_task, self._tell)
+            self.runs[name] = Runs([replace(run, stack=stacks[i % len(stacks)]) for i, run in enumerate(runs)])
         return self.runs[name]
 
     def _tell(self, done: int, total: int) -> None:
