@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testkit.toys import running
 from weft.core.cycle import Core
 from weft.core.layered import Layered
 from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.errors import DecisionError
-from weft.model import Hold, Job, Placement, Start, Started, State, Stop, Stopped, Submitted
+from weft.model import Hold, Job, Start, Started, State, Stop, Stopped, Submitted
 from weft.model.view import ClusterView, JobView, Offer
 from weft.policies.order.base import Claim, Order, Ranking
 from weft.policies.order.fifo import Fifo
@@ -51,18 +52,6 @@ class Counting(FirstFit):
             if offer.free_per_server[server.id] >= gpus:
                 return Answer(tuple(g for g in server.gpus if offer.free[g])[:gpus], "one server", state)
         return Answer(None, "no single server has room", state, view.now + 60.0)
-
-
-def running(planner: Layered, **placed: Placement) -> Core:
-    """A core in which these jobs run, of 100 iterations each."""
-    jobs = [toy_job(name, len(gpus), 100) for name, gpus in placed.items()]
-    world = ToyWorld(toy_cluster(), jobs)
-    core = Core(Stack("x", planner), world)
-    core.confirm(world.next_events(None))
-    for name, gpus in placed.items():
-        core.table.starting(name, gpus, None)
-    core.confirm(world.apply([Start(name, gpus, "") for name, gpus in placed.items()]))
-    return core
 
 
 def decided(core: Core, *jobs: Job) -> list[Any]:
