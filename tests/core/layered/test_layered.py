@@ -77,19 +77,17 @@ def claims(*names: str, gpus: int = 4) -> list[Claim]:
     return [Claim(name, gpus, "told") for name in names]
 
 
-def test_the_worst_ranked_gives_way() -> None:
-    core = running(Layered(Told(*claims("new", "c", "a", "d", "b")), FirstFit()), **FULL)
-    assert decided(core, toy_job("new", 4)) == [("Stop", "b")]
-
-
-def test_a_running_job_that_ranks_better_stays() -> None:
-    core = running(Layered(Told(*claims("c", "a", "d", "b", "new")), FirstFit()), **FULL)
-    assert decided(core, toy_job("new", 4)) == []
-
-
-def test_a_running_job_without_a_claim_goes_first() -> None:
-    core = running(Layered(Told(*claims("new", "a", "b", "c")), FirstFit()), **FULL)
-    assert decided(core, toy_job("new", 4)) == [("Stop", "d")]
+@pytest.mark.parametrize(
+    ("ranked", "gives_way"),
+    [
+        ("new c a d b", ["b"]),  # the worst ranked
+        ("c a d b new", []),  # who ranks better stays
+        ("new a b c", ["d"]),  # who has no claim goes first
+    ],
+)
+def test_who_gives_way(ranked: str, gives_way: list[str]) -> None:
+    core = running(Layered(Told(*claims(*ranked.split())), FirstFit()), **FULL)
+    assert decided(core, toy_job("new", 4)) == [("Stop", name) for name in gives_way]
 
 
 def test_nobody_gives_way_to_a_claim_that_is_not_urgent() -> None:
