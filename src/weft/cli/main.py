@@ -34,6 +34,7 @@ _COMMANDS = {
     "topology": "topology.topology",
     "cache": "cache.cache",
     "init": "init.init",
+    "new": "new.app",
     "explain": "explain.explain",
     "models": "models.app",
     "trace": "trace.app",
@@ -42,6 +43,7 @@ _COMMANDS = {
 # How `weft --help` arranges them; commands of other packages that it does not know come last.
 _GROUPS = {
     "Start here": ("init", "compare", "simulate", "stacks", "advise"),
+    "Your own policy": ("new",),
     "Look closer": ("explain", "topology", "compat", "replay"),
     "Models and traces": ("models", "trace", "profile"),
     "Real clusters": ("serve", "submit", "queue", "cancel", "run", "agent", "switch", "testbed"),
