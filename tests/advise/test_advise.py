@@ -219,6 +219,8 @@ def test_waits_that_are_far_off_are_said_to_be_so_on_either_side() -> None:
     assert [trust(a, b)[1].split()[0] for a, b in ((100, 110), (100, 190), (100, 300), (300, 100), (90_000, 0))] == [
         "close", "of", "far", "far", "far"
     ]  # fmt: skip
+    assert trust(100, 110, 0.1)[1] != trust(100, 110, 0.9)[1]  # other jobs wait than waited
+    assert trust(10, 20, 0.0)[1] == trust(10, 20, 0.9)[1]  # hardly any does
 
 
 @pytest.mark.parametrize(

@@ -94,9 +94,7 @@ def test_an_error_in_wefts_own_code_stays_what_it_is(monkeypatch: pytest.MonkeyP
         step(Fifo(), BestFit())
 
 
-def test_a_decision_that_takes_long_is_told_once_with_its_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_decision_that_takes_long_is_told_once_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy goes on as soon as it has been told of, so no time is fixed."""
     monkeypatch.setattr(blame, "SLOW_S", 0.02)
     monkeypatch.setattr(blame, "_LOOK_S", 0.01)

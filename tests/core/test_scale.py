@@ -1,10 +1,8 @@
-import sys
 from dataclasses import replace
-from types import FrameType
-from typing import Any
 
 import pytest
 
+from testkit.toys import calls as counted
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.model import Event, Finished, Submitted
@@ -22,18 +20,7 @@ def calls(stack: str, gpus: int, waiting: int, *events: Event) -> int:
     core.step(0.0, [Submitted(0.0, job) for job in jobs[:gpus]])
     core.step(0.0, [Submitted(0.0, job) for job in jobs[gpus:]])
     assert len(core.table.running) == gpus
-    counted = 0
-
-    def count(frame: FrameType, event: str, arg: Any) -> None:
-        nonlocal counted
-        counted += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        core.step(1.0, events)
-    finally:
-        sys.setprofile(None)
-    return counted
+    return counted(lambda: core.step(1.0, events))
 
 
 @pytest.mark.parametrize("stack", ["fifo", "fifo-backfill", "srsf", "sjf"])

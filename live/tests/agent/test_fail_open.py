@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from live.tests.agent.moments import PATIENCE_S, wait
+from live.tests.agent.moments import PATIENCE_S, wait, wait_until
 from live.tests.agent.stand_in import connected, watched
 from weft.network.topologies import Machine, leaf_spine
 from weft.stacks.registry import make
@@ -94,16 +94,6 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     made = Scene(tmp_path)
     yield made
     made.close()
-
-
-def wait_until(true: Callable[[], bool], patience_s: float) -> float:
-    """Seconds until it was true."""
-    start = time.monotonic()
-    while time.monotonic() - start < patience_s:
-        if true():
-            return time.monotonic() - start
-        time.sleep(0.02)
-    raise AssertionError(f"not within {patience_s} s")
 
 
 def held(scene: Scene) -> Callable[[], bool]:

@@ -11,11 +11,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from live.tests.agent.moments import wait_until
 from live.tests.jobs import ENVIRONMENT
 from live.tests.serving import statuses
 from live.tests.testbed.needs import need_testbed
@@ -38,16 +39,6 @@ servers_per_rack = 3
 gpus_per_server = 2
 nic_gbps = 25
 """
-
-
-def wait_until(true: Callable[[], bool], patience_s: float) -> float:
-    """Seconds until it was true."""
-    start = time.monotonic()
-    while time.monotonic() - start < patience_s:
-        if true():
-            return time.monotonic() - start
-        time.sleep(0.01)
-    raise AssertionError(f"not within {patience_s} s")
 
 
 class Scene:

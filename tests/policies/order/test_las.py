@@ -1,6 +1,6 @@
 import pytest
 
-from testkit.toys import moves, played
+from testkit.toys import Move, moves, played
 from weft.errors import StackError
 from weft.model import Start, Stop
 from weft.policies.order.las import LeastAttainedService, QueuedLeastAttainedService
@@ -45,18 +45,16 @@ def test_parameters() -> None:
         QueuedLeastAttainedService.from_text("3200/0")
 
 
-def test_nobody_migrates() -> None:
-    """b is spread over two servers and nobody displaces it: it stays there when its lease ends, though a is gone."""
+@pytest.mark.parametrize(
+    ("stack", "more"),
+    [("tiresias:10", []), ("tiresias-racks[order=las:moving@10]", [(10.0, Stop, "b"), (10.0, Start, "b")])],
+)
+def test_a_job_moves_only_if_the_order_says_so(stack: str, more: list[Move]) -> None:
+    """b is spread over two servers and nobody displaces it. When its lease ends, a is gone: under `las:moving@10` b
+    moves to one server, else it stays."""
     jobs = [toy_job("a", 3, 5), toy_job("c", 3, 100), toy_job("b", 2, 30)]
-    core = played(ToyWorld(toy_cluster(1, 2, 4), jobs), "tiresias:10")
-    assert moves(core) == [(0.0, Start, "a"), (0.0, Start, "c"), (0.0, Start, "b")]
-
-
-def test_a_job_moves_if_the_order_says_so() -> None:
-    """The same jobs under `las:moving@10`: b moves to one server when its lease ends."""
-    jobs = [toy_job("a", 3, 5), toy_job("c", 3, 100), toy_job("b", 2, 30)]
-    core = played(ToyWorld(toy_cluster(1, 2, 4), jobs), "tiresias-racks[order=las:moving@10]")
-    assert moves(core)[3:] == [(10.0, Stop, "b"), (10.0, Start, "b")]
+    core = played(ToyWorld(toy_cluster(1, 2, 4), jobs), stack)
+    assert moves(core) == [(0.0, Start, "a"), (0.0, Start, "c"), (0.0, Start, "b"), *more]
 
 
 def test_short_jobs_do_not_wait_behind_long_ones() -> None:

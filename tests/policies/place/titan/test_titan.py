@@ -1,5 +1,3 @@
-"""titan: the corrected algorithms, the printed ones, the example of section II, H, and the bandwidth constraint."""
-
 from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
@@ -7,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import weft
 from testkit.toys import played
 from weft.core.cycle import Core
 from weft.errors import StackError
-from weft.model import Start
+from weft.model import Job, Start
 from weft.model.profile import Phase, Profile
 from weft.policies.place.elasticflow import ElasticFlow
 from weft.policies.place.hived import HiveD
@@ -25,6 +24,13 @@ from weft.testing import ToyWorld, toy_cluster, toy_job
 NO_LIMIT = StageLimits(np.inf, lambda a, b: np.inf)
 
 
+def waiting(jobs: list[Job], machines: int, stack: str = "titan") -> Core:
+    world = ToyWorld(toy_cluster(1, machines, 4), jobs)
+    core = Core(resolve(stack), world)
+    core.confirm(world.next_events(None))
+    return core
+
+
 def kind(workers: int, collective: str = "halving-doubling") -> tuple:  # type: ignore[type-arg]
     return kind_of(Profile.from_phases("p", [Phase(1.0), Phase(bytes=1.0)], workers), collective)
 
@@ -32,9 +38,7 @@ def kind(workers: int, collective: str = "halving-doubling") -> tuple:  # type: 
 def place_of(stack: str, gpus: int = 4) -> tuple[int, ...]:
     """GPUs of a job on machines with 4, 3, 2 and 1 of 4 GPUs free (section II-B)."""
     jobs = [toy_job(f"x{i}", 1) for i in range(6)] + [toy_job("job", gpus, message_bytes=1.0)]
-    world = ToyWorld(toy_cluster(1, 4, 4), jobs)
-    core = Core(resolve(stack), world)
-    core.confirm(world.next_events(None))
+    core = waiting(jobs, 4, stack)
     for i, gpu in enumerate((4, 8, 9, 12, 13, 14)):
         core.table.starting(f"x{i}", (gpu,), None)
     starts = [d for d in core.step(0.0, []) if isinstance(d, Start)]
@@ -269,9 +273,7 @@ def test_the_search_looks_at_one_of_several_machines_that_are_alike(monkeypatch:
 def test_a_job_that_is_beyond_the_bandwidth_now_waits() -> None:
     """6 workers, 10 Gbit/s, stages of 1 s, so 0.75 K: two machines send K/2, fragments of 3, 1, 1 and 1 send K."""
     held = [toy_job("x0", 1, 10), *(toy_job(f"x{i}", 3, 10) for i in (1, 2, 3))]
-    world = ToyWorld(toy_cluster(1, 4, 4), [*held, toy_job("big", 6, 5, message_bytes=1.25e9 / 0.75)])
-    core = Core(resolve("titan"), world)
-    core.confirm(world.next_events(None))
+    core = waiting([*held, toy_job("big", 6, 5, message_bytes=1.25e9 / 0.75)], 4)
     for i in range(4):
         core.table.starting(f"x{i}", tuple(range(4 * i, 4 * i + held[i].gpus)), None)
     (hold,) = core.step(0.0, [])
@@ -281,9 +283,7 @@ def test_a_job_that_is_beyond_the_bandwidth_now_waits() -> None:
 def test_a_job_that_no_machines_could_keep_within_the_bandwidth_does_not_wait() -> None:
     """1e12 bytes in stages of 1 s over 10 Gbit/s: not even an empty cluster would do, so it starts beside others."""
     jobs = [toy_job("x", 1, 10), toy_job("big", 6, 5, message_bytes=1e12)]
-    world = ToyWorld(toy_cluster(1, 3, 4), jobs)
-    core = Core(resolve("titan"), world)
-    core.confirm(world.next_events(None))
+    core = waiting(jobs, 3)
     core.table.starting("x", (0,), None)
     (start,) = core.step(0.0, [])
     assert isinstance(start, Start)
@@ -377,8 +377,6 @@ def test_with_every_order(order: str, interleave: str) -> None:
 @pytest.mark.parametrize("interleave", ["none", "cassini"])
 def test_simulated_with_every_order(order: str, interleave: str) -> None:
     """Jobs of 6 on machines of 4 share NICs: all end, whoever goes first, and CASSINI shifts some of them."""
-    import weft
-
     run = weft.simulate(
         {
             "cluster": {"topology": "single-switch", "servers": 4, "gpus_per_server": 4, "nic_gbps": 25},
@@ -395,9 +393,7 @@ def test_simulated_with_every_order(order: str, interleave: str) -> None:
 
 def test_parameter() -> None:
     assert Titan.from_text("plus/ring/0.1").name == "titan:plus/ring/0.1"
-    assert Titan.from_text(None).name == "titan"
     for text in ("best", "0", "plus/printed", ""):
         with pytest.raises(StackError, match=r"^titan:"):
             Titan.from_text(text)
-    assert ElasticFlow.from_text(None).name == "elasticflow"
-    assert HiveD.from_text(None).name == "hived"
+    assert [place.from_text(None).name for place in (Titan, ElasticFlow, HiveD)] == ["titan", "elasticflow", "hived"]
