@@ -35,7 +35,7 @@ def page() -> str:
     """docs/api.md."""
     parts = [HEAD, "## weft\n", *_entries("weft", weft.__all__)]
     parts += ["", "## Bases of policies\n", "What each method must keep to is said where it is defined.", ""]
-    parts += _entries("weft.model.policy", ["Policy"], methods=True)
+    parts += _entries("weft.model.policy", ["Policy", "setting"], methods=True)
     for group, name in BASES.items():
         parts += ["", f"### {name}\n", f"Found by the entry point `{group}`.", ""]
         parts += _entries(name, _own_classes(import_module(name)), methods=True)
