@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from live.tests.testbed.needs import need_testbed
-from weft_evidence.flows.real import OTHERS, THREE, Lab
+from weft_evidence.flows.real import OTHERS, THREE, RealFlows
 from weft_evidence.real import Case, Fit, _fluid, compared, row
 from weft_evidence.real_tcp import APART, main, read_socket
 
@@ -48,7 +48,7 @@ def test_a_row_has_a_mean_and_an_interval_over_repetitions() -> None:
 @pytest.mark.testbed
 def test_a_run_with_flow_says_what_agents_and_switches_cost() -> None:
     need_testbed()
-    with Lab(2) as lab:
+    with RealFlows(2) as lab:
         # agents find the job within a second, and plan for it when they have seen three iterations
         ran = lab.run((("resnet50[batch=16]", (0, 1)),), "flow", 24, ((0, 1),))
     assert 0.1 < ran.iteration_s[0] < 2.0

@@ -94,7 +94,7 @@ def test_one_claim_is_run_and_judged() -> None:
 def test_a_control_says_what_others_get() -> None:
     """Ours over fair sharing on a slice, at two seeds: both intervals, of the jobs and of the cross traffic."""
     pair = [runs.bed(pace) for pace in ("shortest", "fair")]
-    lab = runs.Lab(Request(quick=True, seeds=2, workers=1), pair)
+    lab = runs.FlowRuns(Request(quick=True, seeds=2, workers=1), pair)
     words = runs.compared("over fair", pair[0], pair[1]).shows(lab)
     number = r"[+-]?[0-9.]+ \[[+-]?[0-9.]+, [+-]?[0-9.]+\] %"
     both = rf"what cross traffic gets changes by {number} while jobs run, {number} by the end of both"
@@ -104,7 +104,7 @@ def test_a_control_says_what_others_get() -> None:
 def test_what_others_get_by_the_end_of_both() -> None:
     """By hand, from what is measured of each run: its goodput and end, and what the same traffic delivers alone."""
     ours, fair = (runs.bed(pace) for pace in ("shortest", "fair"))
-    lab = runs.Lab(Request(quick=True, seeds=1, seed=3, workers=1), [ours, fair])
+    lab = runs.FlowRuns(Request(quick=True, seeds=1, seed=3, workers=1), [ours, fair])
     end = {s: float(lab.runs[s][0].jobs["finish_s"].max()) for s in (ours, fair)}  # type: ignore[arg-type]
     sent = {s: end[s] * (lab.runs[s][0].foreign_bytes_per_s or 0.0) for s in (ours, fair)}
     alone = {s: lab.others_alone(s, 3, end[s]) for s in (ours, fair)}
@@ -123,7 +123,7 @@ def test_our_own_pace_is_held_out() -> None:
     claims are run at. What the cross traffic pays is said beside what jobs save."""
 
     def seeds(**asked: Any) -> list[int]:
-        return runs.Lab(Request(**asked), ()).seeds_of(runs.bed("shortest", held_out=True))
+        return runs.FlowRuns(Request(**asked), ()).seeds_of(runs.bed("shortest", held_out=True))
 
     assert seeds() == seeds(seed=1, seeds=5) == list(range(6, 16))
     assert seeds(seed=20, seeds=12) == list(range(20, 32))
@@ -222,7 +222,7 @@ def test_the_page_has_what_was_changed_in_a_claim(name: str) -> None:
 def test_the_whole_tree_is_run_at_one_seed() -> None:
     """Its tenth, and everything else, at all that were asked for; a quick run knows nothing but the tenth."""
     whole, tenth = runs.tree("mcs"), runs.tree("mcs", sliced=True)
-    lab, quick = runs.Lab(Request(seed=1, seeds=5), ()), runs.Lab(Request(seed=1, seeds=5, quick=True), ())
+    lab, quick = runs.FlowRuns(Request(seed=1, seeds=5), ()), runs.FlowRuns(Request(seed=1, seeds=5, quick=True), ())
     assert lab.seeds_of(whole) == [1]
     assert lab.seeds_of(tenth) == quick.seeds_of(whole) == lab.seeds_of(runs.bed("flow")) == [1, 2, 3, 4, 5]
 
@@ -235,14 +235,14 @@ def test_the_frontier_shows_every_pace() -> None:
     (axes,) = beyond.draw(ours, others).axes
     assert [text.get_text() for text in axes.texts] == [*beyond.PUSHES, *others]
     assert axes.lines[0].get_xydata().tolist() == [list(point) for point in ours]
-    assert beyond.frontier(runs.Lab(Request(), ())) is None
+    assert beyond.frontier(runs.FlowRuns(Request(), ())) is None
 
 
 def test_a_best_slot_that_may_be_chance_is_not_judged() -> None:
     """20 ms is best in the mean. Over seeds 60 ms is behind it by chance only, 100 ms surely."""
     check = CLAIMS["figure-7b.best-slot"]
     jct = ((9.0, 10.0, 11.0), (12.0, 13.0, 14.0), (9.5, 9.7, 11.1), (13.0, 14.0, 15.0), (15.0, 16.0, 18.0))
-    lab = runs.Lab(Request(), ())
+    lab = runs.FlowRuns(Request(), ())
     lab.runs = {
         setting: [SimpleNamespace(jobs=pl.DataFrame({"jct_s": [s]})) for s in times]  # type: ignore[misc]
         for setting, times in zip(check.needs, jct, strict=True)

@@ -29,7 +29,7 @@ from weft.sim.spec import NetworkSpec
 from weft_evidence.claims import Measured, Request
 from weft_evidence.flows.beyond import AGAINST, EVEN, WHERE
 from weft_evidence.flows.lab import delivered_alone
-from weft_evidence.flows.runs import Lab, Setting, interval, others_more, others_more_together, saved
+from weft_evidence.flows.runs import FlowRuns, Setting, interval, others_more, others_more_together, saved
 from weft_evidence.pages import ROOT, save_figure, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "flow-scheduling"
@@ -110,7 +110,7 @@ def patient_table(request: Request, places: Iterable[tuple[str, str, Callable[..
     for _, words, place in places:
         theirs = [place(pace, held_out=True) for pace in AGAINST]
         both = [place(pace, held_out=True) for pace in ("shortest:patient", EVEN)]
-        lab, fair = Lab(request, (*both, *theirs)), theirs[AGAINST.index("fair")]
+        lab, fair = FlowRuns(request, (*both, *theirs)), theirs[AGAINST.index("fair")]
         for ours in both:
             found = [saved(lab, ours, other) for other in theirs]
             found += [others_more(lab, ours, fair), others_more_together(lab, ours, fair)]

@@ -39,7 +39,7 @@ QUICK_RIVALS = 4
 
 
 @dataclass
-class _Lab:
+class _WeftRuns:
     """What has been run so far."""
 
     request: Request
@@ -98,7 +98,7 @@ class _Lab:
         return lines
 
 
-_Check = LabCheck[_Lab]
+_Check = LabCheck[_WeftRuns]
 
 
 def _at_most(bar: float, measured: Measured) -> Verdict:
@@ -129,7 +129,7 @@ def _bounded(name: str, trial: Trial) -> _Check:
 
 
 def _machine_hours(trial: Trial) -> _Check:
-    def measure(lab: _Lab) -> Measured:
+    def measure(lab: _WeftRuns) -> Measured:
         runs = lab.of("titan").by_stack
         pairs = zip(runs["weft"], runs[trial.own], strict=True)
         return Measured.over_seeds([machine_use(a).machine_hours / machine_use(b).machine_hours for a, b in pairs])
@@ -195,7 +195,7 @@ def reproduce(request: Request) -> Reproduction:
     absent = {name for name, trial in TRIALS.items() if missing(trial)}
     if absent:
         notes.append(f"WEFT_TRACES does not hold the traces of {', '.join(sorted(absent))}: left out.")
-    lab, claims = _Lab(request), []
+    lab, claims = _WeftRuns(request), []
     for name in names:
         trial = name.rpartition("-")[0]
         if trial not in absent:
@@ -203,7 +203,7 @@ def reproduce(request: Request) -> Reproduction:
     return Reproduction("weft", tuple(claims), (*notes, *lab.notes()))
 
 
-def _judged(lab: _Lab, name: str, trial: str) -> Claim:
+def _judged(lab: _WeftRuns, name: str, trial: str) -> Claim:
     check, seeds = CLAIMS[name], lab.seeds()
     measured = check.measure(lab)
     check = replace(check, what=check.what.replace("the best other stack", f"{lab.best(trial)}, the best other stack"))

@@ -14,14 +14,14 @@ from weft.model.profile import Phase, Profile
 from weft.policies.place.elasticflow import ElasticFlow
 from weft.policies.place.hived import HiveD
 from weft.policies.place.pattern import Load, bytes_across, divide, kind_of, pattern_of, within
-from weft.policies.place.titan import Limits, Titan, printed, solve
+from weft.policies.place.titan import StageLimits, Titan, printed, solve
 from weft.policies.place.titan.machines import Rooms
 from weft.policies.place.titan.search import TRIES, search
 from weft.stacks import resolve
 from weft.stacks.registry import names
 from weft.testing import ToyWorld, toy_cluster, toy_job
 
-NO_LIMIT = Limits(np.inf, lambda a, b: np.inf)
+NO_LIMIT = StageLimits(np.inf, lambda a, b: np.inf)
 
 
 def waiting(jobs: list[Job], machines: int, stack: str = "titan") -> Core:
@@ -170,7 +170,7 @@ def test_without_a_limit_both_objectives_are_the_best_there_are(case: tuple[list
 def test_the_limit_is_kept_stage_by_stage(case: tuple[list[int], int], limit: float, collective: str) -> None:
     """No machine sends another more than the limit in one stage; counted anew here, message by message."""
     free, workers = case
-    room, limits = np.array(free), Limits(limit, lambda a, b: limit)
+    room, limits = np.array(free), StageLimits(limit, lambda a, b: limit)
     for plus in (False, True):
         found = solve(kind(workers, collective), room, room == 4, limits, plus)
         if found is None:
@@ -189,10 +189,10 @@ def test_a_limit_costs_machines() -> None:
     does not help: K/2 must stay inside, so {W1, W3} and {W2, W4} is the only division on two."""
     room = np.array([2, 2])
     idle = room == 4
-    assert solve(kind(4), room, idle, Limits(0.5, lambda a, b: 0.5)) is not None
-    assert solve(kind(4), room, idle, Limits(0.4, lambda a, b: 0.4)) is None
+    assert solve(kind(4), room, idle, StageLimits(0.5, lambda a, b: 0.5)) is not None
+    assert solve(kind(4), room, idle, StageLimits(0.4, lambda a, b: 0.4)) is None
     with_idle = np.array([2, 2, 4])
-    found = solve(kind(4), with_idle, with_idle == 4, Limits(0.4, lambda a, b: 0.4))
+    found = solve(kind(4), with_idle, with_idle == 4, StageLimits(0.4, lambda a, b: 0.4))
     assert found == ((2, (0, 1, 2, 3)),)
 
 
@@ -201,7 +201,7 @@ def test_machines_of_one_room_differ_in_their_links(near: int) -> None:
     """4 workers, 2 + 2 + 2 GPUs: {W1, W3} and {W2, W4} send K/2 across, which only machine 0 and one of the others may;
     the greedy looks at both, whichever has the lower number."""
     room = np.array([2, 2, 2])
-    limits = Limits(0.4, lambda a, b: 1.0 if {a, b} == {0, near} else 0.4)
+    limits = StageLimits(0.4, lambda a, b: 1.0 if {a, b} == {0, near} else 0.4)
     for plus in (False, True):
         found = solve(kind(4), room, room == 4, limits, plus)
         assert found == ((0, (0, 2)), (near, (1, 3)))
@@ -309,7 +309,7 @@ def test_looking_for_a_place_within_the_bandwidth_ends_on_many_machines(monkeypa
 
     for machines in (64, 512):
         room = np.full(machines, 8)
-        assert solve(kind(16), room, room == 8, Limits(0.25, between)) is None
+        assert solve(kind(16), room, room == 8, StageLimits(0.25, between)) is None
         tried.append(0)
         asked.append(0)
     assert tried[0] == tried[1] <= TRIES

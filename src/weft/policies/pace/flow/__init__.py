@@ -153,7 +153,7 @@ class Tables(NamedTuple):
     caps: Floats
 
 
-class Room(NamedTuple):
+class Workspace(NamedTuple):
     """Where `flow_kernel` works: by slot of the horizon, by link, and by flow."""
 
     free: Floats
@@ -171,12 +171,12 @@ class Room(NamedTuple):
     decided: npt.NDArray[np.bool_]
 
 
-def _work_room(links: int, slots: int, flows: int) -> Room:
+def _work_room(links: int, slots: int, flows: int) -> Workspace:
     free, load, prices, rates = (np.empty(slots) for _ in range(4))
     mine, seen_mine = np.empty((links, slots)), np.empty((links, slots))
     marked, known = np.empty(links, np.int64), np.empty(links, np.int64)
     order, kept, work = np.empty(slots, np.int64), np.empty(slots, np.int64), np.empty((4, slots))
-    return Room(
+    return Workspace(
         free, load, prices, rates, order, kept, work, mine, seen_mine, np.empty(links), marked, known,
         np.empty(flows, np.bool_),
     )  # fmt: skip

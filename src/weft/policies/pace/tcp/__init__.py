@@ -59,7 +59,7 @@ def loss_limit(variant: str, loss: float) -> float:
 
 
 @dataclass(frozen=True)
-class Control:
+class Congestion:
     """A variant: the part of a window that a loss leaves, segments that a window gains in a round trip below its last
     peak and above, and whether it shrinks as far as marks ask for (`smooth`) or has no window to speak of (`even`)."""
 
@@ -71,11 +71,11 @@ class Control:
 
 
 CONTROLS = {
-    "cubic": Control(0.7, 3.0 * 0.3 / 1.7),  # RFC 9438: its Reno-friendly region, 4.3; above the last peak as Reno
-    "reno": Control(),
-    "dctcp": Control(smooth=True),
-    "dctcp-ecn": Control(smooth=True),
-    "bbr": Control(even=True),
+    "cubic": Congestion(0.7, 3.0 * 0.3 / 1.7),  # RFC 9438: its Reno-friendly region, 4.3; above the last peak as Reno
+    "reno": Congestion(),
+    "dctcp": Congestion(smooth=True),
+    "dctcp-ecn": Congestion(smooth=True),
+    "bbr": Congestion(even=True),
 }
 
 

@@ -22,18 +22,18 @@ from weft.policies.place.titan.search import Placed, search
 
 
 @dataclass(frozen=True)
-class Limits:
+class StageLimits:
     """P(s, s') as bytes: what one machine may send another in one stage; `least` holds for every pair."""
 
     least: float
     between: Callable[[int, int], float]
 
-    def per_byte(self, message: float) -> Limits:
+    def per_byte(self, message: float) -> StageLimits:
         """The same for a message of one byte."""
-        return Limits(self.least / message, lambda a, b: self.between(a, b) / message)
+        return StageLimits(self.least / message, lambda a, b: self.between(a, b) / message)
 
 
-_NO_LIMITS = Limits(np.inf, lambda a, b: np.inf)
+_NO_LIMITS = StageLimits(np.inf, lambda a, b: np.inf)
 
 
 @dataclass(eq=False)
@@ -60,7 +60,7 @@ class Titan(Place):
         """Nothing has been asked."""
         super().__post_init__()
         self._dealing = Dealing(self.collective)
-        self._of: tuple[Topology, Limits] | None = None
+        self._of: tuple[Topology, StageLimits] | None = None
         self._fitting: dict[
             tuple[Kind, float, int], bool
         ] = {}  # kinds of jobs by message and shape: would it do empty?
@@ -88,7 +88,7 @@ class Titan(Place):
             return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
         return self._answer(view, offer, found, idle, state, but)
 
-    def _would_fit(self, cluster: Cluster, kind: Kind, message: float, limits: Limits, each: int) -> bool:
+    def _would_fit(self, cluster: Cluster, kind: Kind, message: float, limits: StageLimits, each: int) -> bool:
         """Whether an empty cluster has a place for such a job within the limits; if not, waiting would not help it."""
         key = (kind, message, each)
         if key not in self._fitting:
@@ -98,13 +98,13 @@ class Titan(Place):
         return self._fitting[key]
 
     def _solve(
-        self, view: ClusterView, kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, rooms: Rooms
+        self, view: ClusterView, kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: StageLimits, rooms: Rooms
     ) -> Placed | None:
         if self.variant == "printed":
             return printed(kind, free, idle, limits, view.rng(self.name))
         return solve(kind, free, idle, limits, plus=self.variant == "plus", rooms=rooms)
 
-    def _limits(self, cluster: Cluster) -> Limits:
+    def _limits(self, cluster: Cluster) -> StageLimits:
         if self._of is None or self._of[0] is not cluster.topology:
             self._of = (cluster.topology, _limits(cluster, self.stage_s))
             self._fitting.clear()
@@ -119,7 +119,7 @@ class Titan(Place):
 
 
 def solve(
-    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, plus: bool = False,
+    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: StageLimits, plus: bool = False,
     rooms: Rooms | None = None,
 ) -> Placed | None:  # fmt: skip
     """Machines and ranks by the order of the objectives; None if no place within the limits is found.
@@ -142,7 +142,7 @@ def solve(
 
 
 def printed(
-    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, rng: np.random.Generator
+    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: StageLimits, rng: np.random.Generator
 ) -> Placed | None:
     """Algorithms 1 to 3 as printed: over the used machines and those idle ones that would do alone, roomiest first.
 
@@ -171,7 +171,7 @@ def printed(
     return None
 
 
-def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: Limits, plus: bool) -> Placed | None:
+def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: StageLimits, plus: bool) -> Placed | None:
     """Of the sharings within the limits, the one with the fewest bytes across machines; among equal ones the first."""
     best: Placed | None = None
     least = np.inf
@@ -187,7 +187,7 @@ def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: Limits, 
 
 
 def _by_greedy(
-    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, least_new: int
+    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: StageLimits, least_new: int
 ) -> Placed | None:  # fmt: skip
     """Algorithm 3 in lexicographic order: Algorithm 2 on the used machines, then with idle ones, one more at a time."""
     whole, used = _roomiest(np.flatnonzero(idle), free), _roomiest(np.flatnonzero(~idle & (free > 0)), free)
@@ -204,7 +204,7 @@ def _roomiest(machines: Ints, free: Ints) -> Ints:
     return machines[np.argsort(-free[machines], kind="stable")]
 
 
-def _merge(kind: Kind, allowed: list[int], free: Ints, limits: Limits) -> Placed | None:
+def _merge(kind: Kind, allowed: list[int], free: Ints, limits: StageLimits) -> Placed | None:
     """Algorithm 2: every worker alone to begin with; the machine whose feasible set saves most machines comes next.
 
     Merging m workers onto one machine saves m - 1, so that is the machine with the largest feasible set. Machines with
@@ -239,7 +239,8 @@ def _merge(kind: Kind, allowed: list[int], free: Ints, limits: Limits) -> Placed
 
 
 def _better(
-    kind: Kind, rooms: Rooms, idle: npt.NDArray[np.bool_], limits: Limits, best: tuple[int, int], greedy: Placed | None
+    kind: Kind, rooms: Rooms, idle: npt.NDArray[np.bool_], limits: StageLimits, best: tuple[int, int],
+    greedy: Placed | None,
 ) -> Placed | None:  # fmt: skip
     """Sharings with fewer machines than the greedy came to, in the order of the objectives."""
     workers = kind[0]
@@ -254,11 +255,11 @@ def _better(
     return None
 
 
-def _fits(machines: Sequence[int], limits: Limits) -> Callable[[int, int, float], bool]:
+def _fits(machines: Sequence[int], limits: StageLimits) -> Callable[[int, int, float], bool]:
     return lambda a, b, size: size <= limits.least or size <= limits.between(machines[a], machines[b])
 
 
-def _limits(cluster: Cluster, stage_s: float) -> Limits:
+def _limits(cluster: Cluster, stage_s: float) -> StageLimits:
     capacity, route = cluster.topology.capacity, cluster.topology.route
     least = float(capacity.min()) if len(capacity) else np.inf
 
@@ -266,7 +267,7 @@ def _limits(cluster: Cluster, stage_s: float) -> Limits:
     def between(a: int, b: int) -> float:
         return stage_s * min((float(capacity[k]) for k in route(a, b)), default=np.inf)
 
-    return Limits(least * stage_s, between)
+    return StageLimits(least * stage_s, between)
 
 
 def _gpus(view: ClusterView, offer: Offer, found: Placed) -> Placement:
