@@ -86,7 +86,7 @@ newest:
 
 constraints:
 	@[ -e $(NEWEST)/.dev-stamp ] || { echo "there is no $(NEWEST): run make newest, and see that it passes" >&2; exit 1; }
-	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check hatchling editables
+	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[bench]' hatchling editables
 	$(NEWEST)/bin/python -m tools.constraints
 
 stutter: dev
@@ -133,8 +133,14 @@ format: dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: dev
-	$(BIN)/python -m benchmarks $(ARGS)
+# asv keeps the figures of each commit under .asv: asv publish and asv preview draw them, asv compare sets two side by side.
+$(VENV)/.bench-stamp: $(VENV)/.dev-stamp
+	@$(PIP) -e '.[bench]'
+	@touch $@
+
+bench: $(VENV)/.bench-stamp
+	@$(BIN)/asv machine --yes >/dev/null
+	ASV_PYTHONPATH="$(CURDIR)" $(BIN)/asv run --python=same --set-commit-hash="$$(git rev-parse HEAD)" $(ARGS)
 
 mutants: dev
 	$(BIN)/python -m tools.mutants $(ARGS)
@@ -145,5 +151,5 @@ docs: dev
 	$(BIN)/python -m tools.pictures
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(NEWEST) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .weft_cache build dist out report.html
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) .asv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .weft_cache build dist out report.html
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

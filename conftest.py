@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         from weft.kernels import cache_root
         from weft.runs.prepare import compile_kernels
-        from weft.sim.compiled.load import compile_all
+        from weft.sim.warm import compile_all
         from weft.stacks.registry import make
 
         cache_root().mkdir(parents=True, exist_ok=True)

@@ -172,7 +172,7 @@ def _compile_s(fresh: bool) -> float:
     Kernels of policies are not among them, nor is the one that carries out the rates that a rule sets.
     """
     code = (
-        "import time; t = time.process_time(); from weft.sim.compiled.load import compile_all; compile_all(); "
+        "import time; t = time.process_time(); from weft.sim.warm import compile_all; compile_all(); "
         "print(time.process_time() - t)"
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,14 @@
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from tools.reference import DOCS, PAGES
+from weft import __version__
 from weft.cli.main import app
 
 ROOT = DOCS.parent
@@ -46,3 +50,16 @@ def test_readme_is_in_the_order_its_readers_need() -> None:
         "Compare schedulers on my cluster and trace", "Ask what to run on my cluster",
         "Write my own policy in 20 lines", "Run it on my Slurm cluster",
     ]  # fmt: skip
+
+
+def test_all_say_the_same_version() -> None:
+    packages = ("pyproject.toml", "live/pyproject.toml", "evidence/pyproject.toml")
+    found = [tomllib.loads((ROOT / name).read_text(encoding="utf-8"))["project"] for name in packages]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {project["version"] for project in found} | {cited["version"]} == {__version__}
+    ours = [line for project in found for line in (*project["dependencies"], *_extras(project)) if line[:4] == "weft"]
+    assert [line.partition("==")[2] for line in ours] == [__version__] * len(ours)
+
+
+def _extras(project: dict[str, Any]) -> list[str]:
+    return [line for lines in project.get("optional-dependencies", {}).values() for line in lines]

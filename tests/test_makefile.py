@@ -66,8 +66,7 @@ def test_what_is_installed_is_not_installed_again(clone: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "file"),
-    [(["dev"], ".venv", "constraints.txt"), (["newest"], ".venv-newest", "")],
+    ("arguments", "environment", "file"), [(["dev"], ".venv", "constraints.txt"), (["newest"], ".venv-newest", "")]
 )
 def test_pip_keeps_to_the_constraints_but_for_what_is_newest(
     clone: Path, arguments: list[str], environment: str, file: str

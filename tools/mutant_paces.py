@@ -139,7 +139,7 @@ PACES: list[Mutant] = [
          "cost = max([n * price[link] for link, n in flows.items()], default=0.0)"),
     ),
     *_of(
-        "shortest/__init__.py", _SHORTEST,
+        "shortest/rule.py", _SHORTEST,
         ("who sends little weighs no more", "if len(part) else 1.0) / part, np", "if len(part) else 1.0) / 1.0, np"),
         ("a job that computes for long sends all the time", "/ (sends_s + compute_s)", "/ sends_s"),
         ("it is not told of others", "    minds_others = True\n", ""),

@@ -1,4 +1,4 @@
-"""Writes docs/commands.md from the command line and docs/scenario.md from the schema: python -m tools.reference"""
+"""Writes pages of docs/: commands.md from the command line, scenario.md from the schema, api.md from the code."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from tools import names
 from weft.cli.main import app
 from weft.scenario import Scenario
 from weft.scenario.jobfile import JobFile
@@ -159,11 +160,11 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-PAGES = {"commands.md": commands, "scenario.md": scenario}
+PAGES = {"api.md": names.page, "commands.md": commands, "scenario.md": scenario}
 
 
 def main() -> None:
-    """Write both pages."""
+    """Write all pages."""
     for name, write in PAGES.items():
         (DOCS / name).write_text(write(), encoding="utf-8")
         print(f"wrote docs/{name}", file=sys.stderr)

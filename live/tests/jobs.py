@@ -1,7 +1,5 @@
 """Tiny real jobs: scripts that do nothing for a while and say how far they are."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Servers of the local world, and jobs for them."""
 
-from __future__ import annotations
-
+import json
 import os
 import subprocess
 import time
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from live.tests.jobs import ENVIRONMENT, witness
+from weft.cli.main import run
 from weft.stacks import resolve
 from weft.testing import toy_cluster
 from weft_live.local.engine import LocalEngine
@@ -130,3 +130,10 @@ def fill(disk: Path) -> None:
     with suppress(OSError):
         for number in range(1000):
             (disk / "filler" / str(number)).touch()
+
+
+def listed(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """Every job and its status."""
+    capsys.readouterr()
+    assert run(["queue", "--all", "--json"]) == 0
+    return {job["job"]: job["status"] for job in json.loads(capsys.readouterr().out)["jobs"]}

@@ -1,7 +1,3 @@
-"""Attempts whose runners are slow: whatever stands still between two steps, a job neither runs twice nor is lost."""
-
-from __future__ import annotations
-
 import fcntl
 import os
 from pathlib import Path

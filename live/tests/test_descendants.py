@@ -1,7 +1,3 @@
-"""Processes with sessions of their own, as torchrun's workers: all are gone before a job's GPUs are free."""
-
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

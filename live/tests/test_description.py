@@ -1,7 +1,3 @@
-"""What a user says about a job: kept as it was said, or refused in one line."""
-
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,3 @@
-"""What the end of an attempt means for its job: one judge for all worlds."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

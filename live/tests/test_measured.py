@@ -1,7 +1,3 @@
-"""Jobs that are not what they said: a lie about its length gains little, and a gate that does not fit is let go."""
-
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

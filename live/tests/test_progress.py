@@ -1,7 +1,3 @@
-"""The way a gate reaches a running job that calls weft.progress."""
-
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,3 @@
-"""The same trace through the simulator and through real processes: the decisions match one for one."""
-
-from __future__ import annotations
-
 import sys
 from itertools import pairwise
 from pathlib import Path

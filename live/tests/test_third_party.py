@@ -1,7 +1,5 @@
 """A world that another package brings (entry point `weft.worlds`), found where it is installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,3 @@
-"""What an operator relies on: whose folders are used, what systemd and Prometheus hear, what an older run becomes."""
-
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,3 @@
-"""Unix sockets: whoever finds one is heard, and what an earlier process left is replaced."""
-
-from __future__ import annotations
-
 import socket
 import stat
 import threading

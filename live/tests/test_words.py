@@ -1,7 +1,5 @@
 """All reasons in words: the file beside this one holds what users read. `python -m live.tests.test_words` writes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,28 +3,29 @@
     run = weft.simulate("scenario.toml", stack="srsf", seed=3)
     run.jobs                                    # a polars frame
     both = weft.compare("scenario.toml", stacks=["fifo", "srsf"], seeds=5)
-    both.to_dict()["stacks"]
+    both.table(); both.plot("jct"); both.to_latex(); both.write("out")
 
 `compare` starts worker processes: a script that calls it needs `if __name__ == "__main__":` around the call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.errors import InputError
-from weft.runs.executors import run_all
+from weft.errors import InputError, near
 from weft.runs.prepare import compile_kernels
-from weft.runs.run import Progress, Say, Source, Task, check_seed, run_task, seeds_of
+from weft.runs.run import Progress, Say, Source, Task, check_seed, run_experiment, run_grid, run_task, seeds_of
 from weft.scenario import Scenario, changes
-from weft.scenario.build import Layers, build_cluster, build_stack, check, located
+from weft.scenario.build import Layers, build, located
 from weft.stacks import describe
 
 if TYPE_CHECKING:
+    import pandas as pd
     import polars as pl
+    from matplotlib.figure import Figure
 
     from weft.core.stack import Stack
     from weft.results.run import RunResult
@@ -51,8 +52,8 @@ def simulate(
     """
     if seed is not None:
         check_seed(seed)
-    task = Task(Scenario.load(scenario), Layers(stack, order, place, interleave, pace), seed, record)
-    return run_task(task, on_compile, on_progress)
+    experiment = build(Scenario.load(scenario), seed, Layers(stack, order, place, interleave, pace))
+    return run_experiment(experiment, record=record, on_compile=on_compile, on_progress=on_progress)
 
 
 def compare(
@@ -83,7 +84,7 @@ def compare(
 
 def sweep(
     scenario: Source,
-    settings: Sequence[str],
+    settings: Sequence[str] | Mapping[str, Sequence[Any]],
     stacks: Sequence[str] | None = None,
     seeds: int | Sequence[int] | None = None,
     *,
@@ -96,7 +97,8 @@ def sweep(
     on_progress: Progress | None = None,
     on_compile: Say | None = None,
 ) -> Sweep:
-    """`compare` at every combination of values in `settings`, such as ["cluster.oversubscription=1,2,4"].
+    """`compare` at every combination of values in `settings`: {"cluster.oversubscription": [1, 2, 4]}, or as the
+    command line has it, ["cluster.oversubscription=1,2,4"].
 
     The runs of all settings are handed to the workers together.
     """
@@ -111,7 +113,8 @@ def sweep(
             for seed in numbers
             for name in names
         ]
-        checked += [_check(task) for task in mine[: len(names)]]
+        # what cannot run is refused before any worker is started
+        checked += [build(given, task.seed, task.layers).stack for task in mine[: len(names)]]
         tasks += mine
         shapes.append((setting, given, numbers, len(mine)))
     compile_kernels(on_compile, checked)
@@ -119,14 +122,10 @@ def sweep(
         stack.interleave.prepare()
     tell = on_progress or (lambda done, total: None)
     tell(0, len(tasks))
-    runs: dict[int, RunResult] = {}
-    for i, run in run_all(tasks, workers, run_task):
-        runs[i] = run
-        tell(len(runs), len(tasks))
+    runs = run_grid(tasks, workers, run_task, tell)
     found, at = [], 0
     for setting, given, numbers, n in shapes:
-        its = tuple(runs[i] for i in range(at, at + n))
-        found.append((setting, Comparison(given.name, tuple(numbers), its, given.is_recorded)))
+        found.append((setting, Comparison(given.name, tuple(numbers), tuple(runs[at : at + n]), given.is_recorded)))
         at += n
     return Sweep(points[0][1].name, tuple(found))
 
@@ -176,6 +175,55 @@ class Comparison:
         bins = {stack: [binned(run.jobs) for run in runs] for stack, runs in by_stack.items()}
         return statistics(summaries, bins, {stack: [run.jobs for run in runs] for stack, runs in by_stack.items()})
 
+    def against(self, stack: str) -> Comparison:
+        """The same comparison with another stack as the first, which ratios refer to."""
+        if stack not in (names := [run.stack for run in self.runs]):
+            raise InputError(f"baseline {stack} is not among the stacks{near(stack, list(dict.fromkeys(names)))}")
+        return replace(self, runs=tuple(sorted(self.runs, key=lambda run: run.stack != stack)))
+
+    def labelled(self, labels: Mapping[str, str]) -> Comparison:
+        """The same comparison with other names for stacks: {"Ours": "my-order/my-place"}."""
+        names = {stack: label for label, stack in labels.items()}
+        known = list(dict.fromkeys(run.stack for run in self.runs))
+        for stack in names:
+            if stack not in known:
+                raise InputError(f"label {names[stack]}: {stack} is not among the stacks{near(stack, known)}")
+        new = [names.get(stack, stack) for stack in known]
+        if len(set(new)) < len(new):
+            raise InputError("two stacks would have one name; give every label once")
+        return replace(self, runs=tuple(replace(run, stack=names.get(run.stack, run.stack)) for run in self.runs))
+
+    def table(self) -> pl.DataFrame:
+        """One row for each stack and metric: mean, interval, and the same of the ratio to the first stack."""
+        from weft.results.export import metrics_frame
+
+        return metrics_frame(self.to_dict())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """`table` for pandas, which must be installed."""
+        from weft.results.export import as_pandas
+
+        return as_pandas(self.table())
+
+    def to_latex(self, caption: str = "", label: str = "") -> str:
+        """The table of stacks for a paper."""
+        from weft.results.export import latex
+        from weft.results.tables import comparison_grid
+
+        return latex(comparison_grid(self.to_dict()), caption, label)
+
+    def plot(self, what: str = "jct") -> Figure:
+        """A figure: jct, iterations, ratios or load."""
+        from weft.results.export import figure
+
+        return figure(what, self.runs, self.to_dict())
+
+    def write(self, folder: str | Path) -> Path:
+        """Write tables (Parquet, CSV, LaTeX, JSON) and figures (PDF, SVG) into a folder."""
+        from weft.results.export import write
+
+        return write(folder, self.runs, self.to_dict())
+
     def write_report(self, path: str | Path, command: str = "") -> Path:
         """Write the HTML report."""
         from weft.results.report import write_report
@@ -210,13 +258,6 @@ class Sweep:
         from weft.results.sweep import write_report
 
         return write_report(path, self.to_dict(), command)
-
-
-def _check(task: Task) -> Stack:
-    """Refuse what cannot run before any worker is started."""
-    stack = build_stack(task.scenario, task.layers)
-    check(task.scenario, build_cluster(task.scenario, task.seed))
-    return stack
 
 
 def _stacks(scenario: Scenario, given: Sequence[str] | None) -> list[str]:

@@ -5,6 +5,7 @@ WeftError
 │   ├── ScenarioError   a scenario file or one of its fields
 │   ├── TraceError      a trace file, with its line number
 │   └── StackError      an unknown policy, or layers that contradict each other or the world
+├── PolicyError         a policy's own code failed, with its file and line
 ├── DecisionError       a policy asked for the impossible (a GPU given twice, an unknown job)
 ├── WorldError          a world reported the impossible (a job nobody submitted, a finish without a start)
 └── EngineError         a simulation that broke its own laws: a bug in weft
@@ -37,6 +38,10 @@ class StackError(InputError):
 
 class DecisionError(WeftError):
     """A policy decided something impossible; raised by the one checker for every world."""
+
+
+class PolicyError(WeftError):
+    """A policy's own code failed; the message names the policy, its file and its line."""
 
 
 class WorldError(WeftError):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from weft.policies.pace.shortest import ROUNDS
+from weft.policies.pace.shortest.rule import ROUNDS
 
 
 def owed(

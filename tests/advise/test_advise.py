@@ -7,7 +7,7 @@ import pytest
 from tests.advise.logs import log_file, outcome, small
 from weft.advise import Flags, Request, advise
 from weft.advise.jobs import read_jobs
-from weft.advise.lengths import Fit, fit, run_over_recorded, shortened
+from weft.advise.lengths import fit, run_over_recorded, shortened, to_fit
 from weft.advise.race import Entrant, Race, windows
 from weft.advise.replayed import replay, trust
 from weft.advise.site import site_of
@@ -41,7 +41,7 @@ def test_recorded_lengths_are_not_stretched_a_second_time(tmp_path: Path) -> Non
         scenario = changed(site.middle, {"workload.trace": str(log.copy(shortened(log.frame, parts)))})
         return run_over_recorded(run_task(Run(scenario, Layers("fifo/rand"), 1, False)).jobs, log.frame)
 
-    parts = fit(Fit(changed(site.middle, {"workload.trace": str(log.copy(log.frame))}), "fifo/rand", 1))
+    parts = fit(to_fit(changed(site.middle, {"workload.trace": str(log.copy(log.frame))}), "fifo/rand", 1))
     assert over({}) > 1.2
     assert 0.93 < over(parts) < 1.07
     assert all(part <= 1.0 for part in parts.values())
@@ -137,8 +137,6 @@ def test_where_nothing_is_better_the_advice_is_to_stay(tmp_path: Path) -> None:
 
 def test_interrupted_advice_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     """The second time nothing is run: every outcome was kept."""
-    from weft.advise.race import Task
-
     module = importlib.import_module("weft.advise.race")  # the package has a function of that name
     monkeypatch.setenv("WEFT_RESULTS_MB", "50")
     monkeypatch.setattr("weft.results.store.results_folder", lambda: tmp_path / "results")
@@ -148,8 +146,8 @@ def test_interrupted_advice_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run(args) == 0
     first = capsys.readouterr().out
 
-    def never(task: Task) -> dict[str, float]:
-        raise AssertionError(f"{task.stack} was run again")
+    def never(task: Run) -> dict[str, float]:
+        raise AssertionError(f"{task.layers.stack} was run again")
 
     monkeypatch.setattr(module, "attempt", never)
     assert run(args) == 0
@@ -221,6 +219,8 @@ def test_waits_that_are_far_off_are_said_to_be_so_on_either_side() -> None:
     assert [trust(a, b)[1].split()[0] for a, b in ((100, 110), (100, 190), (100, 300), (300, 100), (90_000, 0))] == [
         "close", "of", "far", "far", "far"
     ]  # fmt: skip
+    assert trust(100, 110, 0.1)[1] != trust(100, 110, 0.9)[1]  # other jobs wait than waited
+    assert trust(10, 20, 0.0)[1] == trust(10, 20, 0.9)[1]  # hardly any does
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 
-from benchmarks import load
+from benchmarks import _tracked, load
 from benchmarks.cassini import _near, big_decision, random_circles
 
 
 def test_quick_figures_are_there() -> None:
     figures = load("cassini")(True, lambda text: None)
+    assert set(_tracked.Cassini.params[0]) <= figures.keys()  # as make bench keeps them
     assert figures["three_jobs_gap_max"] <= 0.001
     times = ["two_jobs_ms", "three_jobs_ms", "decision_cpu_s"]
     times += [f"{planner}_propose_100_servers_cpu_s" for planner in ("themis", "pollux")]

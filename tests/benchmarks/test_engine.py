@@ -1,4 +1,4 @@
-from benchmarks import load
+from benchmarks import _tracked, load
 from benchmarks.engine import draining_flows, random_jobs, repeating_pairs
 
 ASKED = {
@@ -9,6 +9,7 @@ ASKED = {
 
 def test_figures() -> None:
     figures = load("engine")(True, lambda text: None)
+    assert set(_tracked.Engine.params[0]) <= figures.keys()  # as make bench keeps them
     assert set(figures) >= ASKED
     assert figures["cold_compile_s"] is None  # left out of a smoke test
     assert all(figures[name] > 0 for name in ASKED - {"cold_compile_s"})

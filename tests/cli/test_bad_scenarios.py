@@ -92,7 +92,7 @@ def test_not_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--place", "lwf:x"], "lwf:x: write lwf:K with a whole number K"),
+        (["--place", "lwf:x"], "lwf:x: 'x' is not known; behind the colon write N"),
         (["--place", "nosuch"], "there is no place nosuch; known are affinity, best-fit, "),
         (["--stack", "nosuch"], "there is no stack nosuch; known are "),
         (["--seed", "-1"], "Invalid value for '--seed': "),

@@ -153,3 +153,19 @@ def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path, capsys: Captu
     shown = capsys.readouterr().out
     assert "[/a]" in shown
     assert "l[red]" in shown
+
+
+@pytest.mark.parametrize("width", ["80", "120", "200"])
+def test_help_lists_every_command_in_a_group_with_a_whole_sentence(
+    width: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    assert run(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert "..." not in out.replace("[ARGS]...", "")
+    groups = dict(part.split(":\n", 1) for part in out.split("\n\n") if ":\n" in part)
+    listed = [line.split()[0] for title in groups for line in groups[title].splitlines() if line[2:3].strip()]
+    assert set(cli._COMMANDS) <= set(listed)
+    assert "Start here" in groups
+    assert groups["Start here"].split()[0] == "init"
+    assert "Further commands" not in groups

@@ -118,7 +118,10 @@ def test_a_profile_file_is_shown(capsys: Capture, tmp_path: Path) -> None:
         (["vgg16", "--workers", "0"], "workers is 0"),
         (["vgg16", "--gpu", "Z80"], "gpu 'Z80'"),
         (["vgg16", "--parallel", "sideways"], "parallel 'sideways'"),
-        (["gpt3", "--workers", "8", "--parallel", "hybrid:2x2x3"], "product must be the number of workers, 8"),
+        (
+            ["gpt3", "--workers", "8", "--parallel", "hybrid:2x2x3"],
+            "model 'gpt3': parallel hybrid:2x2x3: the product must be the number of workers, 8; ",
+        ),
         (["gpt3", "--workers", "8", "--parallel", "hybrid:two"], "hybrid:2x2x2"),
         (["vgg16", "--worker", "9"], "--worker: 9"),
         (["vgg16", "--collective", "gossip"], "gossip"),
@@ -234,6 +237,12 @@ def test_files_are_shown_whatever_they_are_called(
         shown = json.loads(capsys.readouterr().out)
         assert shown["sent_bytes"] == pytest.approx([6e6] * 4)
         assert shown["compute_s"] == pytest.approx(6e-3)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setenv("WEFT_TRACES", str(tmp_path))
+    assert run(["models", "show", "layers.txt", "--json"]) == 0
+    capsys.readouterr()
     Path("notes.csv").write_text("a,b\n1,2\n")
     assert "no PipeDream graph" in _one_line(["models", "show", "notes.csv"], capsys)
 

@@ -1,16 +1,23 @@
 from dataclasses import replace
 
+import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from testkit.toys import played
 from weft.core import loop
 from weft.core.cycle import Core
+from weft.core.decide import Amended
+from weft.core.journal import MemoryJournal, rows
 from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.errors import DecisionError
-from weft.model import Candidate, NodeDown, NodeUp, Plan, Start, State
+from weft.model import Candidate, Gate, Hold, NodeDown, NodeUp, Plan, SetGate, Start, State, Stop
 from weft.model.view import ClusterView
 from weft.policies.pace.base import Admission
 from weft.policies.planners.base import Planner
+from weft.results.run import DECISIONS
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 from weft.testing.probes import Waking
@@ -19,8 +26,7 @@ from weft.testing.probes import Waking
 def test_runs_to_the_end() -> None:
     """Two jobs of 16 GPUs and 10 s one after the other: 20 s."""
     world = ToyWorld(toy_cluster(), [toy_job("a", 16), toy_job("b", 16)])
-    core = Core(resolve("fifo"), world)
-    run(core, world)
+    core = played(world, "fifo")
     assert world.now() == 20.0
     assert set(core.table.ended) == {"a", "b"}
     assert world.admission == Admission("all")
@@ -41,8 +47,7 @@ def test_stop_and_start_at_one_instant() -> None:
     """A world that stops in no time: the short job starts at the very moment it arrives."""
     jobs = [toy_job("long", 16, iterations=100), toy_job("short", 16, iterations=5, submit_s=10.0)]
     world = ToyWorld(toy_cluster(), jobs)
-    core = Core(resolve("srsf-preemptive"), world)
-    run(core, world)
+    core = played(world, "srsf-preemptive")
     starts = [(time, d.job) for _, time, d in core.journal.entries if isinstance(d, Start)]  # type: ignore[attr-defined]
     assert starts == [(0.0, "long"), (10.0, "short"), (15.0, "long")]
     assert world.now() == 105.0  # nothing was lost: a checkpoint after every iteration
@@ -51,15 +56,12 @@ def test_stop_and_start_at_one_instant() -> None:
 def test_waits_for_a_server_to_come_back() -> None:
     script = [NodeDown(0.0, 0), NodeDown(3.0, 1), NodeUp(50.0, 0), NodeUp(60.0, 1)]
     world = ToyWorld(toy_cluster(), [toy_job("a", 16, submit_s=1.0)], script=script)
-    core = Core(resolve("fifo"), world)
-    run(core, world)
+    played(world, "fifo")
     assert world.now() == 70.0
 
 
 def test_job_too_big_is_left_waiting() -> None:
-    world = ToyWorld(toy_cluster(), [toy_job("a", 17), toy_job("b", 16)])
-    core = Core(resolve("fifo-backfill"), world)
-    run(core, world)
+    core = played(ToyWorld(toy_cluster(), [toy_job("a", 17), toy_job("b", 16)]), "fifo-backfill")
     assert list(core.view.waiting) == ["a"]
     assert set(core.table.ended) == {"b"}
 
@@ -112,3 +114,36 @@ def test_a_planner_that_stops_what_it_started_is_caught() -> None:
     world = ToyWorld(toy_cluster(), [toy_job("a", 1), toy_job("b", 1), toy_job("c", 1, submit_s=1.0)])
     with pytest.raises(DecisionError, match="stack fickle stopped jobs that it had just started, 1000 times"):
         run(Core(Stack("fickle", Fickle()), world), world)
+
+
+names = st.sampled_from("abcdef")
+placements = st.dictionaries(names, st.tuples(st.integers(0, 9)))
+
+
+@given(placements, placements, st.frozensets(names))
+def test_same_as_a_dictionary(
+    base: dict[str, tuple[int]], added: dict[str, tuple[int]], removed: frozenset[str]
+) -> None:
+    plain = {**{job: gpus for job, gpus in base.items() if job not in removed}, **added}
+    amended = Amended(base, added, removed)
+    assert dict(amended) == plain
+    assert len(amended) == len(plain)
+    assert all((job in amended) == (job in plain) for job in "abcdef")
+    assert amended == plain
+
+
+def test_rows_fit_the_schema_of_the_decision_log() -> None:
+    journal = MemoryJournal()
+    journal.write(1, 0.5, [Start("a", (3, 4), "first"), Hold("b", "no room")])
+    journal.write(2, 1.5, [SetGate("a", Gate(0.0), "shift"), Stop("a", "gives way")])
+    frame = pl.DataFrame(rows(journal.entries), schema=DECISIONS)
+    assert frame.rows() == [
+        (1, 0.5, "a", "start", "3 4", "first"),
+        (1, 0.5, "b", "hold", "", "no room"),
+        (2, 1.5, "a", "gate", "", "shift"),
+        (2, 1.5, "a", "stop", "", "gives way"),
+    ]
+
+
+def test_an_empty_journal_is_an_empty_frame() -> None:
+    assert pl.DataFrame(rows([]), schema=DECISIONS).shape == (0, 6)

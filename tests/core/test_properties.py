@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import examples
+from testkit.toys import decided
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.core.stack import Stack
@@ -100,5 +101,5 @@ def test_another_seed_another_result() -> None:
         world = ToyWorld(toy_cluster(), [toy_job("a", 5)])
         core = Core(resolve("srsf-random"), world, seed=seed)
         run(core, world)
-        placed.append([d.gpus for _, _, d in core.journal.entries if isinstance(d, Start)])  # type: ignore[attr-defined]
+        placed.append([d.gpus for _, d in decided(core) if isinstance(d, Start)])
     assert placed[0] != placed[1]

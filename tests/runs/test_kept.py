@@ -18,7 +18,7 @@ from weft.runs import run as one
 from weft.runs.cross import cross
 from weft.runs.kept import identity, kept
 from weft.scenario import Scenario
-from weft.scenario.build import Layers, build_stack
+from weft.scenario.build import Experiment, Layers, build_stack
 from weft.stacks import registry, resolve
 
 SCENARIO: dict[str, Any] = {
@@ -43,14 +43,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The runs that were really done in this process: stack and seed."""
     done: list[tuple[str, int]] = []
-    really = one.run_stack
+    really = one.run_experiment
 
-    def count(scenario: Any, stack: Any, seed: int, **rest: Any) -> Any:
-        done.append((stack.name, seed))
-        return really(scenario, stack, seed, **rest)
+    def count(experiment: Experiment, **rest: Any) -> Any:
+        done.append((experiment.stack.name, experiment.seed))
+        return really(experiment, **rest)
 
-    monkeypatch.setattr(one, "run_stack", count)
-    monkeypatch.setattr("weft.runs.cross.run_stack", count)
+    monkeypatch.setattr(one, "run_experiment", count)
     return done
 
 

@@ -92,7 +92,7 @@ def beside(pace: Pace, foreign: Sequence[Foreign], size: float, n: int = 1, comp
     return lab
 
 
-@pytest.mark.parametrize("pace", [Tcp(ideal=True), Tcp("bbr", ideal=True), Equal(), Fair(), AdaDual()])
+@pytest.mark.parametrize("pace", [Tcp("ideal"), Tcp("ideal-bbr"), Equal(), Fair(), AdaDual()])
 def test_senders_that_react_and_a_foreign_flow_have_half_each(pace: Pace) -> None:
     """Section VI-F: one of ours and one of theirs on a NIC of 10 bytes/s: five each, as between TCP flows. 60 bytes
     take 12 s, and so many of theirs pass."""
@@ -154,7 +154,7 @@ def test_mcs_that_reacts_shares_with_others() -> None:
 def test_a_modest_foreign_flow_leaves_the_rest() -> None:
     """It asks for 2 of 10: ours have 8, and beside one that asks for 7 still their half."""
     for asks, ours in ((2.0, 8.0), (7.0, 5.0)):
-        lab = beside(Tcp(ideal=True), [Foreign(S0, S1, bytes_per_s=asks)], 60.0)
+        lab = beside(Tcp("ideal"), [Foreign(S0, S1, bytes_per_s=asks)], 60.0)
         assert lab.engine.finish_s(0) == pytest.approx(60.0 / ours)
         assert lab.others.bytes[0] == pytest.approx(min(asks, 5.0) * 60.0 / ours)
     below = beside(Flow(), [Foreign(S0, S1, bytes_per_s=2.0)], 60.0)
@@ -165,10 +165,10 @@ def test_a_modest_foreign_flow_leaves_the_rest() -> None:
 def test_ends_and_starts_in_the_middle() -> None:
     """A foreign flow from 1.25 to 3.5 s beside one of ours on a line of 10: 12.5 bytes, 11.25 in 2.25 s, and the rest
     of 30 from 3.5 s on: 4.125 s. Another comes back at 4 s and finds 1.25 bytes left, at 5 a second: 4.25 s."""
-    lab = beside(Tcp(ideal=True), [Foreign(S0, S1, 1.25, 3.5)], 30.0)
+    lab = beside(Tcp("ideal"), [Foreign(S0, S1, 1.25, 3.5)], 30.0)
     assert lab.engine.finish_s(0) == pytest.approx(3.5 + (30.0 - 12.5 - 11.25) / 10.0)
     assert lab.others.bytes[0] == pytest.approx(11.25)
-    lab = beside(Tcp(ideal=True), [Foreign(S0, S1, 1.25, 3.5), Foreign(S0, S1, 4.0, 9.0)], 30.0)
+    lab = beside(Tcp("ideal"), [Foreign(S0, S1, 1.25, 3.5), Foreign(S0, S1, 4.0, 9.0)], 30.0)
     assert lab.engine.finish_s(0) == pytest.approx(4.25)
     assert lab.others.bytes.tolist() == pytest.approx([11.25, 1.25])
 

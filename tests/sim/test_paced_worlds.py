@@ -176,7 +176,7 @@ def test_what_a_network_does_not_allow_is_refused() -> None:
     for network, words in (
         ({"sharing": "k-way"}, 'network.sharing "k-way"'),
         ({"sharing": "ideal"}, 'network.sharing "ideal"'),
-        ({"cost": Analytical(MODERN)}, 'network.cost "analytical"'),
+        ({"cost": "tiers", "table": "themis"}, 'network.cost "tiers"'),
     ):
         for pace in ("flow", "equal", "mcs"):
             refused = f"pace {pace} needs single flows on links, and {words} has none"

@@ -4,7 +4,7 @@ from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.model import Job
 from weft.model.profile import Compute, Profile
-from weft.network.cost import DALLY_TABLE_I, Shape, TierTable, shape_of
+from weft.network.cost import DALLY_TABLE_I, Cached, Shape, TierTable, shape_of
 from weft.sim.spec import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
 from weft.stacks import resolve
@@ -28,7 +28,7 @@ def test_500_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
         Job(f"j{i}", 0.0, SIZES[i % 8], 3000 + 40 * i, {SIZES[i % 8]: profiles[SIZES[i % 8]]}, MODELS[i % 6])
         for i in range(500)
     ]
-    world = SimWorld(toy_cluster(8, 8, 8), jobs, NetworkSpec(cost=TierTable(DALLY_TABLE_I)), RunSpec())
+    world = SimWorld(toy_cluster(8, 8, 8), jobs, NetworkSpec(cost=Cached(TierTable(DALLY_TABLE_I))), RunSpec())
     run(Core(resolve("dally-nowait"), world), world, until=20_000.0)
     world.close()
     used = {

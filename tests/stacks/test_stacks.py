@@ -148,10 +148,10 @@ def test_a_joint_planner_has_no_order_or_place_to_replace(layer: str) -> None:
         ({"name": ""}, 'there is no stack ""; known are'),
         ({"name": "srsf[place=ff"}, "write what is replaced as NAME[place=ff]"),
         ({"name": "joint[place=ff]"}, "place ff cannot be used with joint"),
-        ({"name": "ada-srsf:x"}, "write adadual, or adadual:K"),
+        ({"name": "ada-srsf:x"}, "stack ada-srsf:x: adadual:x"),
         ({"name": "srsf+shifty", "pace": "single"}, "single holds transfers back, which undoes the time-shifts"),
         ({"name": "srsf+shifty", "place": "random:shared"}, "shifty assumes that a GPU has one job"),
-        ({"name": "tiresias:0"}, "stack tiresias:0: las:0: the lease in seconds: '0' must be a number from 1 on"),
+        ({"name": "tiresias:0"}, "stack tiresias:0: las:0: 0"),
     ],
 )
 def test_refused_in_words(asked: dict[str, str], text: str) -> None:
@@ -252,3 +252,11 @@ def test_a_policy_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir("/")
     with registry.files_from(tmp_path):
         assert layers(resolve("srsf", place="policies/mine.py:Mine")) == ("srsf/mine", "none", "fair")
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_is_printed_for_a_stack_can_be_typed(name: str) -> None:
+    printed = "/".join(describe(name).values())
+    assert describe(printed) == describe(name)
+    assert layers(resolve(printed)) == layers(resolve(name))
+    assert layers(resolve(resolve(name).name)) == layers(resolve(name))

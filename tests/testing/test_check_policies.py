@@ -25,39 +25,15 @@ class Backfill(Fifo):
         ranking = super().rank(view, state)
         return replace(ranking, claims=list(ranking.claims))
 
-    def edited(self, view: ClusterView, state: State, claims: Callable[[list[Claim]], list[Claim]]) -> Ranking:
+
+def editing(name: str, edit: Callable[[ClusterView, list[Claim]], list[Claim]], **more: Any) -> type[Order]:
+    """An order that changes its claims."""
+
+    def rank(self: Backfill, view: ClusterView, state: State) -> Ranking:
         ranking = Backfill.rank(self, view, state)
-        return replace(ranking, claims=claims(list(ranking.claims)))
+        return replace(ranking, claims=edit(view, list(ranking.claims)))
 
-
-class ForgetsReasons(Backfill):
-    def rank(self, view: ClusterView, state: State) -> Ranking:
-        return self.edited(view, state, lambda claims: [replace(claim, reason="") for claim in claims])
-
-
-class ClaimsTwice(Backfill):
-    def rank(self, view: ClusterView, state: State) -> Ranking:
-        return self.edited(view, state, lambda claims: claims + claims[:1])
-
-
-class ClaimsStrangers(Backfill):
-    def rank(self, view: ClusterView, state: State) -> Ranking:
-        return self.edited(view, state, lambda claims: [*claims, Claim("stranger", 1, "why not")])
-
-
-class ClaimsRunning(Backfill):
-    def rank(self, view: ClusterView, state: State) -> Ranking:
-        return self.edited(view, state, lambda claims: [*claims, *(Claim(job, 1, "me too") for job in view.running)])
-
-
-class ClaimsTooMany(Backfill):
-    def rank(self, view: ClusterView, state: State) -> Ranking:
-        return self.edited(view, state, lambda claims: [replace(claim, gpus=claim.gpus + 1) for claim in claims])
-
-
-class Shuffles(Backfill):
-    def rank(self, view: ClusterView, state: State) -> Ranking:
-        return self.edited(view, state, lambda claims: random.sample(claims, len(claims)))
+    return type(name, (Backfill,), {"rank": rank, **more})
 
 
 class Remembers(Backfill):
@@ -111,20 +87,6 @@ class WakesInThePast(Backfill):
         return replace(super().rank(view, state), wake_s=view.now)
 
 
-class KnowsTooMuch(Backfill):
-    needs = frozenset({Fact.PROFILE})
-
-    def rank(self, view: ClusterView, state: State) -> Ranking:
-        return self.edited(
-            view, state, lambda claims: sorted(claims, key=lambda claim: view.iterations_left(claim.job))
-        )
-
-
-class Starves(Backfill):
-    def rank(self, view: ClusterView, state: State) -> Ranking:
-        return self.edited(view, state, lambda claims: [claim for claim in claims if claim.gpus == 1])
-
-
 class TurnsNowhere(Backfill):
     def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         return (float("nan"), 0.0)
@@ -137,12 +99,17 @@ class Nameless(Backfill):
 
 
 ORDERS: list[tuple[type[Order], str]] = [
-    (ForgetsReasons, "ForgetsReasons.rank gives no reason for job"),
-    (ClaimsTwice, "twice"),
-    (ClaimsStrangers, "claims stranger, which is not there"),
-    (ClaimsRunning, "which is not there to be claimed"),
-    (ClaimsTooMany, "which runs on"),
-    (Shuffles, "answers the same question differently|a new object answers differently"),  # by chance
+    (editing("ForgetsReasons", lambda view, claims: [replace(claim, reason="") for claim in claims]),
+     "ForgetsReasons.rank gives no reason for job"),
+    (editing("ClaimsTwice", lambda view, claims: claims + claims[:1]), "twice"),
+    (editing("ClaimsStrangers", lambda view, claims: [*claims, Claim("stranger", 1, "why not")]),
+     "claims stranger, which is not there"),
+    (editing("ClaimsRunning", lambda view, claims: [*claims, *(Claim(job, 1, "me too") for job in view.running)]),
+     "which is not there to be claimed"),
+    (editing("ClaimsTooMany", lambda view, claims: [replace(claim, gpus=claim.gpus + 1) for claim in claims]),
+     "which runs on"),
+    (editing("Shuffles", lambda view, claims: random.sample(claims, len(claims))),
+     "answers the same question differently|a new object answers differently"),  # by chance
     (Remembers, "answers the same question differently"),
     (RemembersForAll, "remembers outside its state: a new object answers differently"),
     (WritesState, "changes the state it is given"),
@@ -150,11 +117,13 @@ ORDERS: list[tuple[type[Order], str]] = [
     (KeepsObjects, "is not JSON-able"),
     (WritesView, "changes the view it is given"),
     (WakesInThePast, "wake_s is 0.0 at 0.0 s; it must be later|wake_s is"),
-    (KnowsTooMuch, "which the toy world does not know"),
-    (Starves, "never finish"),
+    (editing("KnowsTooMuch", lambda view, claims: sorted(claims, key=lambda c: view.iterations_left(c.job)),
+             needs=frozenset({Fact.PROFILE})),
+     "which the toy world does not know"),
+    (editing("Starves", lambda view, claims: [claim for claim in claims if claim.gpus == 1]), "never finish"),
     (TurnsNowhere, "is not two finite numbers"),
     (Nameless, "has no name"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("order", "text"), ORDERS, ids=[order.__name__ for order, _ in ORDERS])
@@ -163,9 +132,17 @@ def test_broken_order_is_caught(order: type[Order], text: str) -> None:
         check_order(order)
 
 
-class GivesTaken(FirstFit):
-    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        return Answer(tuple(offer.usable.nonzero()[0].tolist()[:gpus]), "always the first", state)
+def first(mask: Any, n: int | None = None) -> tuple[int, ...]:
+    return tuple(mask.nonzero()[0].tolist()[:n])
+
+
+def answering(name: str, answer: Callable[[Offer, int, Answer], Answer]) -> type[Place]:
+    """A place that gives another answer than first fit does."""
+
+    def place(self: FirstFit, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        return answer(offer, gpus, FirstFit.place(self, view, job, gpus, offer, state))
+
+    return type(name, (FirstFit,), {"place": place})
 
 
 class GivesLost(FirstFit):
@@ -175,29 +152,6 @@ class GivesLost(FirstFit):
         return Answer(tuple(free[:gpus]), "broken ones first", state)
 
 
-class GivesTooFew(FirstFit):
-    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        answer = super().place(view, job, gpus, offer, state)
-        return replace(answer, gpus=answer.gpus and answer.gpus[:1])
-
-
-class GivesTwice(FirstFit):
-    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        answer = super().place(view, job, gpus, offer, state)
-        return replace(answer, gpus=answer.gpus and answer.gpus[:1] * gpus)
-
-
-class GivesNumpy(FirstFit):
-    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        free: Any = offer.free.nonzero()[0]
-        return Answer(tuple(free[:gpus]), "numbers of another kind", state)
-
-
-class SaysNothing(FirstFit):
-    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        return replace(super().place(view, job, gpus, offer, state), reason="")
-
-
 class WritesOffer(FirstFit):
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         answer = super().place(view, job, gpus, offer, state)
@@ -205,20 +159,14 @@ class WritesOffer(FirstFit):
         return answer
 
 
-class UsesChance(FirstFit):
-    def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        free = offer.free.nonzero()[0].tolist()
-        return Answer(tuple(random.sample(free, gpus)), "by chance", state)
-
-
 class SharesQuietly(FirstFit):
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        return FirstFit(shared=True).place(view, job, gpus, offer, state)
+        return FirstFit(shares_gpus=True).place(view, job, gpus, offer, state)
 
 
 class IgnoresMemory(FirstFit):
     def __init__(self) -> None:
-        super().__init__(shared=True)
+        super().__init__(shares_gpus=True)
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         return Answer(tuple(offer.usable.nonzero()[0].tolist()[:gpus]), "never mind the memory", state)
@@ -252,21 +200,26 @@ class AsksAgainTooSoon(FirstFit):
 
 
 PLACES: list[tuple[type[Place], str]] = [
-    (GivesTaken, "a GPU that is taken"),
+    (answering("GivesTaken", lambda offer, n, answer: replace(answer, gpus=first(offer.usable, n))),
+     "a GPU that is taken"),
     (GivesLost, "a server that is down"),
-    (GivesTooFew, "not 2 GPUs|not . GPUs"),
-    (GivesTwice, "a GPU twice"),
-    (GivesNumpy, "not a tuple of int"),
-    (SaysNothing, "gives no reason"),
+    (answering("GivesTooFew", lambda offer, n, answer: replace(answer, gpus=answer.gpus and answer.gpus[:1])),
+     "not 2 GPUs|not . GPUs"),
+    (answering("GivesTwice", lambda offer, n, answer: replace(answer, gpus=answer.gpus and answer.gpus[:1] * n)),
+     "a GPU twice"),
+    (answering("GivesNumpy", lambda offer, n, answer: replace(answer, gpus=tuple(offer.free.nonzero()[0][:n]))),
+     "not a tuple of int"),
+    (answering("SaysNothing", lambda offer, n, answer: replace(answer, reason="")), "gives no reason"),
     (WritesOffer, "writes into the offer"),
-    (UsesChance, "use view.rng, not chance"),
+    (answering("UsesChance", lambda offer, n, a: replace(a, gpus=tuple(random.sample(first(offer.free), n)))),
+     "use view.rng, not chance"),
     (SharesQuietly, "a GPU that is taken"),
     (IgnoresMemory, "without enough memory"),
     (UnevenAfterAll, "uneven, which it says it never is"),
     (ObservesByWriting, "changes the state it is given"),
     (HardToPlease, "never finish"),
     (AsksAgainTooSoon, "ask_again_s"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("place", "text"), PLACES, ids=[place.__name__ for place, _ in PLACES])

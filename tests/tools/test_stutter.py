@@ -84,8 +84,13 @@ def test_a_command_without_end_is_stopped_and_goes_on() -> None:
     assert stutter.stutter([sys.executable, "-c", code], random.Random(1)) == 0
 
 
-# Says that it runs, and with what it ends.
-LASTS = "import time\nprint('up', flush=True)\nwhile True: time.sleep(0.001)"
+# Says that it runs. Under nohup it would inherit that SIGHUP is ignored.
+LASTS = """
+import signal, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+print('up', flush=True)
+while True: time.sleep(0.001)
+"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])

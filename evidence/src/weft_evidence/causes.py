@@ -4,30 +4,11 @@ one thing at a time. A cause is shown beside a claim only where the claim fails.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal
 
-if TYPE_CHECKING:
-    from weft_evidence.claims import Claim, Reproduction
-
-Found = Literal["measured", "in part", "open"]
-
-
-@dataclass(frozen=True)
-class Cause:
-    """What an experiment says of claims whose names match `claims`. `see` are words of the paper's page."""
-
-    claims: tuple[str, ...]
-    why: str
-    see: str
-    found: Found = "measured"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Beside a claim in the JSON."""
-        return {"why": self.why, "found": self.found, "see": self.see}
+from weft_evidence.claims import Cause, Claim, Reproduction
 
 
 def cause_of(paper: str, claim: Claim) -> Cause | None:

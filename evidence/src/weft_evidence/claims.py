@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from weft.results.run import RunResult
-    from weft_evidence.causes import Cause
 
 Progress = Callable[[int, int], None]
 Interval = tuple[float | None, float | None]
@@ -23,6 +22,23 @@ Interval = tuple[float | None, float | None]
 # published and is too wide to tell, or a bound that a few random states keep.
 Verdict = Literal["reproduced", "direction", "no", "not judged"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "direction", "no", "not judged")
+
+
+Found = Literal["measured", "in part", "open"]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What an experiment says of claims whose names match `claims`. `see` are words of the paper's page."""
+
+    claims: tuple[str, ...]
+    why: str
+    see: str
+    found: Found = "measured"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Beside a claim in the JSON."""
+        return {"why": self.why, "found": self.found, "see": self.see}
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from weft.scenario import Scenario
 from weft.scenario.build import build_cluster
 from weft.sim.spec import Foreign
 from weft_evidence.flows.lab import mean_iterations, play
-from weft_evidence.flows.real import OTHERS, THREE, Lab
+from weft_evidence.flows.real import OTHERS, THREE, RealFlows
 from weft_live.agent.namespaces import inside
 from weft_live.testbed.build import Links, Testbed, refuse
 from weft_live.testbed.jobs import FOREIGN_PORT, foreign
@@ -156,7 +156,7 @@ def _ask(address: str) -> str:
 
 def meeting(flows: Pairs, links: Links, seconds: float = 16.0) -> tuple[list[float], list[float]]:
     """Bytes per second of each flow after 4 s, and what the first flow's socket says, in the mean over seconds."""
-    with Lab(6, links=links) as lab, ExitStack() as stack:
+    with RealFlows(6, links=links) as lab, ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         logs = [Path(folder, str(k)) for k in range(len(flows))]
         for k, ((src, dst), log) in enumerate(zip(flows, logs, strict=True)):
@@ -197,7 +197,7 @@ def jobs(repetitions: int = 1) -> None:
         for pace in ("tcp:cubic", "flow"):
             played = play([m for m, _ in THREE], [where for _, where in THREE], pace, 60, n_servers=6, foreign=beside)
             _say(f"  {pace}, simulated", mean_iterations(played.engine, len(THREE)), played.others / SCALE)
-        with Lab(6) as lab:
+        with RealFlows(6) as lab:
             for _ in range(repetitions):
                 for pace in ("tcp:cubic", "flow"):
                     with taken() as stolen:

@@ -1,14 +1,26 @@
+"""ECN estimate: the model's own equations, and that overlap is what marks."""
+
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
+import weft
+from weft.scenario import Scenario
+from weft.scenario.build import build_cluster, build_workload
 from weft.stacks import resolve
 from weft_evidence.cassini import CONTROLS
 from weft_evidence.cassini.beyond import RULES, _with, leases_ended, loop_free, loops, many_jobs, published_shifts
+from weft_evidence.cassini.contention import contention
+from weft_evidence.cassini.ecn import Ecn, ecn_marks, marked_share
+from weft_evidence.cassini.real import _dctcp, _met, _quarters
 from weft_evidence.cassini.snapshots import CAPACITY_GBPS, Snapshot, Traced, played
+from weft_live.testbed.build import controls
+from weft_live.testbed.jobs import Timing
 
 
 def test_consensus_is_never_worse_than_no_shift() -> None:
@@ -81,3 +93,86 @@ def test_equal_jobs_gain_at_most_two_less_one_nth(n: int) -> None:
     jobs = tuple(Traced(f"j{i}", 300 - 300 / n, 300 / n, CAPACITY_GBPS) for i in range(n))
     together = played(Snapshot(jobs, 0.0, False), False, iterations=40)["jobs"]
     assert together["j0"]["iteration_ms"] / 300 == pytest.approx(2 - 1 / n, rel=1e-6)
+
+
+PAIR: dict[str, Any] = {
+    "cluster": {
+        "topology": "leaf-spine", "racks": 2, "servers_per_rack": 6, "nic_gbps": 50, "spines": 1,
+        "oversubscription": 6, "gpu": "A100", "gpu_memory_gb": 40,
+    },
+    "workload": {
+        "source": "jobs",
+        "job": [{"id": f"j{i}", "model": "vgg16@cassini", "gpus": 4, "iterations": 200} for i in range(2)],
+    },
+}  # fmt: skip
+
+
+def test_a_pair_on_one_uplink() -> None:
+    """255 ms, 114 of them at 45 of 50 Gbit/s. In step each has 25: 114 x 45 / 25 = 205, so 346 of 255 ms; shifted, 1.
+
+    By chance they overlap for 114^2 / 255^2 of the time, at 40 of 50 too much.
+    """
+    plain, shifted = contention(PAIR, ["fifo[place=random]", "fifo+cassini[place=random]"], 1)
+    assert plain["alone_mean"] == pytest.approx((141 + 114 * 45 / 25) / 255, rel=0.01)
+    assert shifted["alone_mean"] == pytest.approx(1.0, abs=0.005)
+    for row in (plain, shifted):
+        assert row["meets"] == pytest.approx(1.0, abs=0.01)  # one ends before the other
+        assert row["workers"] == pytest.approx(4.0)
+        assert row["score_best"] == pytest.approx(1.0)
+        assert row["score_free"] == pytest.approx(1.0 - (114 / 255) ** 2 * 0.8, rel=1e-3)
+
+
+def test_share_by_hand() -> None:
+    """90 Gbit/s offered to 50 for 50 us: 250 kB = 3,125 cells of 80 bytes, all marked; 62 Gbit/s: 937 cells, none."""
+    gbps = 1e9 / 8
+    assert marked_share(90 * gbps, 50 * gbps, Ecn()) == 1.0
+    assert marked_share(62 * gbps, 50 * gbps, Ecn()) == 0.0
+    assert marked_share((50 + 19.2) * gbps, 50 * gbps, Ecn()) == pytest.approx(0.5)
+
+
+def marks(stack: str) -> dict[str, float]:
+    scenario: dict[str, Any] = {
+        "cluster": {
+            "topology": "leaf-spine", "racks": 2, "servers_per_rack": 4, "nic_gbps": 50, "spines": 1,
+            "oversubscription": 4, "gpu": "A100", "gpu_memory_gb": 40,
+        },
+        "workload": {
+            "source": "jobs",
+            "job": [{"id": f"j{i}", "model": "vgg16@cassini", "gpus": 4, "iterations": 100} for i in range(2)],
+        },
+    }  # fmt: skip
+    run = weft.simulate(scenario, stack=stack, seed=1, record=True)
+    given = Scenario.load(scenario)
+    cluster = build_cluster(given, 1)
+    return ecn_marks(run, cluster, build_workload(given, cluster, 1).jobs)
+
+
+def test_interleaved_jobs_are_not_marked() -> None:
+    """Together: all packets, 114 ms at 45 Gbit/s in packets of 1,024 bytes. Apart: none but at first."""
+    together, apart = marks("fifo[place=random]"), marks("fifo+cassini[place=random]")
+    for job in ("j0", "j1"):
+        assert together[job] == pytest.approx(0.114 * 45e9 / 8 / 1024, rel=0.05)
+        assert apart[job] < 0.05 * together[job]
+
+
+def test_jobs_that_move_apart_meet_in_the_first_quarter_and_not_in_the_last() -> None:
+    """Iterations of 1 s with 0.4 s of communication; the other job's begins 0.05 s later each time, so that of n
+    iterations the part that both share is 1 - 0.125 n, and nothing from the eighth on."""
+    n = np.arange(18.0)
+    one = Timing("one", np.stack([n, n + 0.5, n + 0.9, n + 1.0], axis=1))
+    other = Timing("other", one.rows + 0.05 * np.minimum(n, 9.0)[:, None])
+    parts = _quarters(18)
+    assert parts == {"first quarter": slice(2, 6), "last quarter": slice(14, 18)}
+    assert _met([one, other], parts["first quarter"]) == pytest.approx(100.0 * (1.0 - 0.125 * 3.5))
+    assert _met([one, other], parts["last quarter"]) == 0.0
+
+
+@pytest.mark.skipif("dctcp" in controls(), reason="the kernel has its own dctcp")
+def test_figure_19_says_that_reno_stands_in_for_dctcp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))  # no clang
+    said: list[str] = []
+    assert _dctcp(said.append) == ("reno", "Reno + ECN for DCTCP")
+    assert len(said) == 1
+    assert said[0].startswith("testbed: this kernel has no dctcp, and ours cannot be had: ")
+    assert said[0].endswith("; figure 19 is run with reno, which halves its window for a mark")

@@ -1,3 +1,5 @@
+"""Table I with the authors' factors, as docs/papers/dally.md has it."""
+
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,8 +38,10 @@ from weft_evidence.dally.beyond import (
     longest,
     rows,
 )
+from weft_evidence.dally.experiments import factors
 from weft_evidence.dally.latency import SHAPES, latencies, share
 from weft_evidence.dally.runs import RACKS, scenario, timers_over_time
+from weft_evidence.dally.shapes import layer_files
 from weft_evidence.report import claims_table, render
 
 
@@ -323,3 +327,23 @@ def test_every_picture_can_be_drawn(everything: Runs, monkeypatch: pytest.Monkey
     drawn = dally_figures.pictures(everything, NAMES)
     assert len(drawn) == 6
     assert all(picture.draw().axes for picture in drawn)
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "papers" / "dally.md"
+
+
+@pytest.mark.skipif(not layer_files(), reason="the authors' layer files are not under WEFT_TRACES")
+def test_the_page_has_table_i_with_the_authors_factors() -> None:
+    rows = [line.strip("| ").split(" | ") for line in factors().splitlines()[2:]]
+    page = [line.strip("| ").split(" | ") for line in PAGE.read_text("utf-8").splitlines()]
+    for _, *cells, near in rows:
+        shares = [float(part.replace(",", "")) for cell in cells for part in cell.split(", ")]
+        for told in page:
+            try:
+                theirs = [float(part.replace(",", "")) for cell in told[1:-1] for part in cell.split(", ")]
+            except ValueError:
+                continue
+            if len(theirs) == len(shares) and told[-1] == near and theirs == pytest.approx(shares, rel=0.1, abs=0.6):
+                break
+        else:
+            raise AssertionError(f"the page has no row {cells}")

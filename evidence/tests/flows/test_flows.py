@@ -8,12 +8,16 @@ from typing import Any
 import polars as pl
 import pytest
 
+from weft.network.topologies import build_cluster
 from weft.scenario import Scenario
 from weft.scenario.shipped import scenario_path
+from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec
 from weft.stacks import resolve
 from weft_evidence.claims import Request
 from weft_evidence.flows import CLAIMS, DECISIONS, beyond, reproduce, runs
 from weft_evidence.flows import lab as flows_lab
+from weft_evidence.flows.experiments import UNCONTENDED, uncontended
+from weft_evidence.flows.lab import delivered_alone
 from weft_evidence.report import render
 from weft_live.flow.host import HostScheduler
 
@@ -90,7 +94,7 @@ def test_one_claim_is_run_and_judged() -> None:
 def test_a_control_says_what_others_get() -> None:
     """Ours over fair sharing on a slice, at two seeds: both intervals, of the jobs and of the cross traffic."""
     pair = [runs.bed(pace) for pace in ("shortest", "fair")]
-    lab = runs.Lab(Request(quick=True, seeds=2, workers=1), pair)
+    lab = runs.FlowRuns(Request(quick=True, seeds=2, workers=1), pair)
     words = runs.compared("over fair", pair[0], pair[1]).shows(lab)
     number = r"[+-]?[0-9.]+ \[[+-]?[0-9.]+, [+-]?[0-9.]+\] %"
     both = rf"what cross traffic gets changes by {number} while jobs run, {number} by the end of both"
@@ -100,7 +104,7 @@ def test_a_control_says_what_others_get() -> None:
 def test_what_others_get_by_the_end_of_both() -> None:
     """By hand, from what is measured of each run: its goodput and end, and what the same traffic delivers alone."""
     ours, fair = (runs.bed(pace) for pace in ("shortest", "fair"))
-    lab = runs.Lab(Request(quick=True, seeds=1, seed=3, workers=1), [ours, fair])
+    lab = runs.FlowRuns(Request(quick=True, seeds=1, seed=3, workers=1), [ours, fair])
     end = {s: float(lab.runs[s][0].jobs["finish_s"].max()) for s in (ours, fair)}  # type: ignore[arg-type]
     sent = {s: end[s] * (lab.runs[s][0].foreign_bytes_per_s or 0.0) for s in (ours, fair)}
     alone = {s: lab.others_alone(s, 3, end[s]) for s in (ours, fair)}
@@ -119,7 +123,7 @@ def test_our_own_pace_is_held_out() -> None:
     claims are run at. What the cross traffic pays is said beside what jobs save."""
 
     def seeds(**asked: Any) -> list[int]:
-        return runs.Lab(Request(**asked), ()).seeds_of(runs.bed("shortest", held_out=True))
+        return runs.FlowRuns(Request(**asked), ()).seeds_of(runs.bed("shortest", held_out=True))
 
     assert seeds() == seeds(seed=1, seeds=5) == list(range(6, 16))
     assert seeds(seed=20, seeds=12) == list(range(20, 32))
@@ -218,7 +222,7 @@ def test_the_page_has_what_was_changed_in_a_claim(name: str) -> None:
 def test_the_whole_tree_is_run_at_one_seed() -> None:
     """Its tenth, and everything else, at all that were asked for; a quick run knows nothing but the tenth."""
     whole, tenth = runs.tree("mcs"), runs.tree("mcs", sliced=True)
-    lab, quick = runs.Lab(Request(seed=1, seeds=5), ()), runs.Lab(Request(seed=1, seeds=5, quick=True), ())
+    lab, quick = runs.FlowRuns(Request(seed=1, seeds=5), ()), runs.FlowRuns(Request(seed=1, seeds=5, quick=True), ())
     assert lab.seeds_of(whole) == [1]
     assert lab.seeds_of(tenth) == quick.seeds_of(whole) == lab.seeds_of(runs.bed("flow")) == [1, 2, 3, 4, 5]
 
@@ -231,14 +235,14 @@ def test_the_frontier_shows_every_pace() -> None:
     (axes,) = beyond.draw(ours, others).axes
     assert [text.get_text() for text in axes.texts] == [*beyond.PUSHES, *others]
     assert axes.lines[0].get_xydata().tolist() == [list(point) for point in ours]
-    assert beyond.frontier(runs.Lab(Request(), ())) is None
+    assert beyond.frontier(runs.FlowRuns(Request(), ())) is None
 
 
 def test_a_best_slot_that_may_be_chance_is_not_judged() -> None:
     """20 ms is best in the mean. Over seeds 60 ms is behind it by chance only, 100 ms surely."""
     check = CLAIMS["figure-7b.best-slot"]
     jct = ((9.0, 10.0, 11.0), (12.0, 13.0, 14.0), (9.5, 9.7, 11.1), (13.0, 14.0, 15.0), (15.0, 16.0, 18.0))
-    lab = runs.Lab(Request(), ())
+    lab = runs.FlowRuns(Request(), ())
     lab.runs = {
         setting: [SimpleNamespace(jobs=pl.DataFrame({"jct_s": [s]})) for s in times]  # type: ignore[misc]
         for setting, times in zip(check.needs, jct, strict=True)
@@ -262,3 +266,36 @@ def test_speed_of_a_model() -> None:
     )
     assert runs.model_speed(run, "resnet50") == pytest.approx(5 / run.jobs["run_s"][0])
     assert runs.model_speed(run, "vgg") is None
+
+
+def test_jobs_by_themselves_are_faster_than_together_and_faster_the_harder_they_push() -> None:
+    data = Scenario.load(scenario_path("flows")).model_dump(exclude_unset=True)
+    data["workload"] |= {"jobs": 5, "iterations": [5, 10]}
+    found = uncontended(Scenario.load(data), seed=1)
+    assert found["mcs"][0] == 1.0
+    assert found["fair"][1] == 1.0
+    by_itself = [found[f"{pace}, each job by itself"] for pace in UNCONTENDED]
+    assert [time for time, _ in by_itself] == sorted((time for time, _ in by_itself), reverse=True)
+    assert by_itself[0][1] < by_itself[-1][1]
+    assert by_itself[UNCONTENDED.index("shortest")][0] < found["shortest"][0]
+
+
+def test_what_others_deliver_alone_by_hand() -> None:
+    """NICs of 10 bytes/s. One flow asks for 4 bytes/s from 1 s to 3 s, and one for all it can get from 2 s on, from the
+    same server. By 0.5 s they have delivered nothing, by 2 s 4 bytes, by 2.5 s 2 + 3 more, by 4 s 2 + 3 + 10 more."""
+    cluster = build_cluster("single-switch", servers=3, nic_gbps=8e-8)
+    names = [server.name for server in cluster.servers]
+    network = NetworkSpec(foreign=(Foreign(names[0], names[1], 1.0, 3.0, 4.0), Foreign(names[0], names[2], 2.0)))
+    assert delivered_alone(cluster, network, 0, [0.5, 2.0, 2.5, 4.0]) == pytest.approx([0.0, 4.0, 9.0, 24.0])
+    lossy = NetworkSpec(packet_loss=0.5, foreign=(Foreign(names[0], names[1], 0.0, 10.0, 1e-9),))
+    assert delivered_alone(cluster, lossy, 0, [2.0, 4.0]) == pytest.approx([1e-9, 2e-9])  # half of it arrives
+
+
+def test_what_others_deliver_alone_does_not_depend_on_when_it_is_asked_for() -> None:
+    """Drawn traffic, at three moments at once and one at a time."""
+    cluster = build_cluster("single-switch", servers=4, nic_gbps=8e-8)
+    network = NetworkSpec(cross_traffic=CrossTraffic(every_s=3.0, shortest_s=1.0, longest_s=3.0))
+    moments = [2.0, 7.5, 20.0]
+    together = delivered_alone(cluster, network, 5, moments)
+    assert together == pytest.approx([delivered_alone(cluster, network, 5, [moment])[0] for moment in moments])
+    assert 0.0 < together[0] < together[1] < together[2]

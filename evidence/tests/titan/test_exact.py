@@ -6,7 +6,7 @@ import pytest
 
 from weft.model.profile import Phase, Profile
 from weft.policies.place.pattern import Kind, kind_of, pattern_of
-from weft.policies.place.titan import Limits, solve
+from weft.policies.place.titan import StageLimits, solve
 from weft_evidence.titan.exact import BOUND, GPUS, Score, compare, keeps_bound, optimum, saved_part, states
 
 
@@ -48,7 +48,7 @@ def test_limits_of_pairs() -> None:
             limit = rng.choice([0.3, 0.6, 1.1, np.inf], (len(free), len(free)))
             exact = optimum(kind(workers), free.tolist(), (free == GPUS).tolist(), limit)
             assert exact == by_trying(workers, free.tolist(), limit)
-            limits = Limits(float(limit.min()), lambda a, b, limit=limit: float(limit[a, b]))  # type: ignore[misc]
+            limits = StageLimits(float(limit.min()), lambda a, b, limit=limit: float(limit[a, b]))  # type: ignore[misc]
             found = solve(kind(workers), free, free == GPUS, limits)
             assert (found is None) == (exact is None)
             assert found is None or exact is None or len(found) >= exact[1]
@@ -66,7 +66,7 @@ def test_where_limits_differ_between_pairs_a_placement_is_found_if_there_is_one(
         workers = int(rng.integers(2, 7))
         limit = rng.choice([0.3, 0.6, 1.1], (len(free), len(free)))
         exact = optimum(kind(workers), free.tolist(), (free == GPUS).tolist(), limit)
-        limits = Limits(float(limit.min()), lambda a, b, limit=limit: float(limit[a, b]))  # type: ignore[misc]
+        limits = StageLimits(float(limit.min()), lambda a, b, limit=limit: float(limit[a, b]))  # type: ignore[misc]
         found = solve(kind(workers), free, free == GPUS, limits, plus=plus)
         assert (found is None) == (exact is None)
         if found is not None:

@@ -1,3 +1,5 @@
+"""The placers and tables with which docs/papers/titan.md varies what the paper does not state."""
+
 import json
 from collections import Counter
 from dataclasses import replace
@@ -6,10 +8,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from weft.errors import InputError
+from weft.results.pictures.style import new_figure
+from weft.results.series import Steps
+from weft.testing import check_place
 from weft_evidence import claims_of, reproduce, titan
 from weft_evidence.claims import Measured, Request
+from weft_evidence.titan.experiments import IdleMachines, SkewOrIdle, accuracy, earned, inside
+from weft_evidence.titan.figures import label_points
 from weft_evidence.titan.runs import (
     DEALT,
     ELASTICFLOW,
@@ -253,3 +261,47 @@ def test_the_page_has_a_verdict_of_every_claim() -> None:
     count = Counter(claim["verdict"] for claim in recorded)
     words = ", ".join(f"{count[verdict]} {verdict}" for verdict in ("reproduced", "direction", "no", "not judged"))
     assert f"**{count['reproduced'] + count['direction']} hold: {words}**" in page.read_text(encoding="utf-8")
+
+
+def test_placers_of_the_controls() -> None:
+    """They place every job of random workloads, and keep the rules of a placer."""
+    check_place(IdleMachines)
+    check_place(SkewOrIdle)
+
+
+def test_tables_of_the_testbed() -> None:
+    """Without a limit inside a server: Exp#7 and Figure 12 as `weft reproduce titan` has them."""
+    assert "| no limit | 0.69 | 2.75 | 1.64 |" in inside().splitlines()
+    assert "| no limit | 1 | 9 | 0.96 | 1.06 | 0.98 | 1.06 |" in accuracy().splitlines()
+
+
+def test_what_is_earned_until_a_moment_is_the_area_up_to_it() -> None:
+    rate = Steps(np.array([0.0, 3600.0, 7200.0, 10800.0]), np.array([2.0, 1.0, 4.0, 0.0]))
+    assert earned(rate, 10800.0) == pytest.approx(7.0)  # 2 + 1 + 4 units an hour, an hour each
+    assert earned(rate, 5400.0) == pytest.approx(2.5)  # half an hour of the second
+    assert earned(rate, 3600.0) == pytest.approx(2.0)
+
+
+# where the placers of Titan's second picture lie: two names used to lie over each other, and one was cut
+PLACERS = {
+    "ls, first-fit, hived": (6.8, 9.1), "skew": (7.6, 8.2), "titan:printed": (7.7, 6.7),
+    "lwf, best-fit, delay, elasticflow": (5.7, 6.4), "titan, titan:plus": (9.5, 0.9), "random": (47.0, 13.0),
+    "packing, affinity": (44.0, 12.4),
+}  # fmt: skip
+
+
+def test_names_beside_points_do_not_collide() -> None:
+    figure, (axes,) = new_figure(7.0, 4.5)
+    axes.plot(*zip(*PLACERS.values(), strict=True), "o")
+    axes.set_xscale("log")
+    axes.margins(x=0.12)
+    axes.set_ylim(bottom=0)
+    label_points(axes, PLACERS)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    boxes = {text.get_text(): text.get_window_extent(canvas.get_renderer()) for text in axes.texts}
+    assert set(boxes) == set(PLACERS)
+    names = list(boxes)
+    assert [(a, b) for i, a in enumerate(names) for b in names[i + 1 :] if boxes[a].overlaps(boxes[b])] == []
+    frame = axes.get_window_extent()
+    assert [name for name, box in boxes.items() if box.x1 > frame.x1 + 1 or box.x0 < frame.x0 - 1] == []

@@ -1,5 +1,8 @@
+"""The table of what each rule of `weft` is worth: its first row is that of the page, and a rule that is gone shows."""
+
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import polars as pl
 import pytest
@@ -9,6 +12,7 @@ from weft.scenario import Scenario
 from weft.stacks import names, resolve
 from weft_evidence.claims import Request
 from weft_evidence.weft import CHOOSE_ON, CLAIMS, FIRST_SEED, ROUNDS, longest_wait, reproduce
+from weft_evidence.weft.ablation import RULES, measured
 from weft_evidence.weft.trials import TRACES, TRIALS, missing, two_weeks
 
 PAPERS = [name for name in TRIALS if name not in TRACES]
@@ -86,3 +90,16 @@ def test_the_race_names_the_best_other_stack(monkeypatch: pytest.MonkeyPatch) ->
     assert 0.5 < claim.measured < 2.0
     assert ", the best other stack" in claim.what
     assert "other stacks on seeds 1 to 1" in found.notes[-1]
+
+
+def test_the_demo_is_that_of_the_page() -> None:
+    seconds, stops = measured("demo")
+    assert (seconds, stops) == (pytest.approx(92.4, abs=0.05), pytest.approx(1.0, abs=0.5))
+    with patch.object(*RULES["every job with a smaller key stops others"]):
+        assert measured("demo")[0] > 1.05 * seconds
+
+
+@pytest.mark.parametrize("words", RULES)
+def test_every_rule_has_its_method(words: str) -> None:
+    owner, name, _ = RULES[words]
+    assert callable(getattr(owner, name))

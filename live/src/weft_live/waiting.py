@@ -6,19 +6,19 @@ import heapq
 import selectors
 import socket
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from weft.core.capabilities import Capabilities
+from weft.core.world import World
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Submitted
 from weft.model.job import Job
 from weft.model.plan import Decision, Gate
 from weft.model.reason import Why, because
-from weft.model.view import Estimate, Fact, JobView, Spread
+from weft.model.view import Estimate, JobView, Spread
 from weft.network.estimates import Estimates
 from weft.policies.pace.base import Pace
 from weft_live.attempt import Progress
@@ -41,12 +41,8 @@ class _Task(Protocol):
 Task = TypeVar("Task", bound=_Task)
 
 
-class LiveWorld(ABC, Generic[Task]):
+class LiveWorld(World, Generic[Task]):
     """A world in real time. With `open` it waits for more jobs when it has nothing to do."""
-
-    name: str
-    capabilities: Capabilities
-    facts: frozenset[Fact]
 
     def __init__(self, cluster: Cluster, folder: Path, clock: Clock, *, open: bool) -> None:
         self.cluster = cluster

@@ -1,7 +1,5 @@
 """Waiting for what other processes and threads do: as long as a busy machine may need, and never for a time to pass."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 
@@ -24,3 +22,13 @@ class Moved:
 
     def __call__(self) -> float:
         return self.now
+
+
+def wait_until(true: Callable[[], bool], patience_s: float) -> float:
+    """Seconds until it was true."""
+    start = time.monotonic()
+    while time.monotonic() - start < patience_s:
+        if true():
+            return time.monotonic() - start
+        time.sleep(0.01)
+    raise AssertionError(f"not within {patience_s} s")

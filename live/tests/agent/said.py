@@ -1,7 +1,5 @@
 """What an agent says of a job."""
 
-from __future__ import annotations
-
 
 def report(
     job: str, talking: bool, left: float = 1e6, volume: float = 1e6, sent: float = 0.0, total: float = 0.0,

@@ -1,7 +1,5 @@
 """This process as a job: an agent paces its sockets as it would those of any other."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator, Sequence

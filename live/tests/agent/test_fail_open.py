@@ -4,8 +4,6 @@ Two jobs send to themselves over loopback. By the cluster that the server believ
 one is held as long as the agent, its guardian and the server are well.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import resource
@@ -20,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from live.tests.agent.moments import PATIENCE_S, wait
+from live.tests.agent.moments import PATIENCE_S, wait, wait_until
 from live.tests.agent.stand_in import connected, watched
 from weft import __version__
 from weft.network.topologies import Machine, leaf_spine
@@ -97,16 +95,6 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     made = Scene(tmp_path)
     yield made
     made.close()
-
-
-def wait_until(true: Callable[[], bool], patience_s: float) -> float:
-    """Seconds until it was true."""
-    start = time.monotonic()
-    while time.monotonic() - start < patience_s:
-        if true():
-            return time.monotonic() - start
-        time.sleep(0.02)
-    raise AssertionError(f"not within {patience_s} s")
 
 
 def held(scene: Scene) -> Callable[[], bool]:

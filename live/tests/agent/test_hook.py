@@ -1,7 +1,5 @@
 """`weft run` arms a DDP script that nobody edited: it asks at the gate before each iteration's communication."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

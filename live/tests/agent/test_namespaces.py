@@ -1,7 +1,3 @@
-"""Kernels before 5.18 have no tcp_tso_rtt_log: nothing fails there, and what they do have is set and judged."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

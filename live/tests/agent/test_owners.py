@@ -1,7 +1,3 @@
-"""Whose processes an agent takes for a job's, and which rights it needs to look into those of other users."""
-
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

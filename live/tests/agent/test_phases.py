@@ -1,7 +1,3 @@
-"""Phases from bytes alone, rates from limits, and the conductor's orders."""
-
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Sequence

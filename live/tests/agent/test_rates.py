@@ -1,7 +1,3 @@
-"""A rate that an agent sets is kept by the kernel, and what watching and pacing 32 sockets costs."""
-
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

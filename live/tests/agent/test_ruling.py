@@ -1,7 +1,3 @@
-"""Rules of the simulator about real jobs: what a rule is told, and that every pace survives jobs that come and go."""
-
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,3 @@
-"""What keeps an agent from its work is said in one line, once, where somebody looks: by the agent and by the server."""
-
-from __future__ import annotations
-
 import contextlib
 import shutil
 import socket

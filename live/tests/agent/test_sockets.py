@@ -1,7 +1,3 @@
-"""Sockets of other processes: how they are found and read."""
-
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

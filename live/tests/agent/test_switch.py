@@ -4,8 +4,6 @@ Time is what the tests say it is. Hosts ask switches of the same process, but fo
 long that no answer is late.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

@@ -1,7 +1,3 @@
-"""Agents and their server prove to each other that they know the secret, and it is never on the wire."""
-
-from __future__ import annotations
-
 import json
 import os
 import socket

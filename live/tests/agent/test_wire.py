@@ -1,7 +1,3 @@
-"""The wire between agents and their server: who is let in, and how many."""
-
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from pathlib import Path

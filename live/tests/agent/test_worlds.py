@@ -1,7 +1,3 @@
-"""The local world paces: what a stack wants of it is carried out on the sockets of real jobs."""
-
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -64,8 +60,7 @@ def test_priority_is_carried_out_live_and_let_go_at_the_end(tmp_path: Path) -> N
             job = {"name": name, "argv": [sys.executable, str(STREAM)], "env": ENVIRONMENT, "cwd": "/"}
             serving.submit({**job, "grace_s": 2.0, "gpus": 3})
         serve_until(
-            serving,
-            lambda: _limits("new", tmp_path) == {HELD_BYTES_PER_S} and _limits("old", tmp_path) == {UNLIMITED},
+            serving, lambda: _limits("new", tmp_path) == {HELD_BYTES_PER_S} and _limits("old", tmp_path) == {UNLIMITED}
         )
         assert world.control is not None
         world.control.agents["local"].kill()

@@ -1,7 +1,3 @@
-"""weft serve, submit, cancel, queue, explain as a user types them."""
-
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -14,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from live.tests.serving import listed
 from weft.cli.main import run
 from weft.errors import StackError
 from weft.workload.traces.reading import read
@@ -55,13 +52,6 @@ def wait_for(ready: Callable[[], bool], within_s: float = 120.0) -> None:
     while not ready():
         assert time.monotonic() < until, "it takes too long"
         time.sleep(0.05)
-
-
-def listed(capsys: Capture) -> dict[str, str]:
-    """Every job and its status."""
-    capsys.readouterr()
-    assert run(["queue", "--all", "--json"]) == 0
-    return {job["job"]: job["status"] for job in json.loads(capsys.readouterr().out)["jobs"]}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,7 +1,3 @@
-"""One host at a time over real switch tables decides as the batch of all hosts does."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

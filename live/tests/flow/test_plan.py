@@ -1,7 +1,3 @@
-"""Algorithm 1 and the rules of Algorithm 2, by hand and against the compiled twin."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """SwitchTable: add, replace, expire."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,3 @@
-"""The local world keeps the promises of every world, and its processes come and go as they should."""
-
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,3 @@
-"""Zoo models as PyTorch modules: the same number of parameters, a loss that reaches every one of them."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.cli.main import run

@@ -1,7 +1,3 @@
-"""Without PyTorch the profiler says in one line what is missing."""
-
-from __future__ import annotations
-
 import sys
 
 import pytest

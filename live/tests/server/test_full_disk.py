@@ -1,7 +1,3 @@
-"""A real disk that is full: nothing starts while the ledger cannot be written, and no end of a job is lost."""
-
-from __future__ import annotations
-
 import os
 import shutil
 import signal

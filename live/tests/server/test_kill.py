@@ -1,7 +1,3 @@
-"""A server that is killed at any moment: nothing is lost, nothing is started twice, nothing hangs."""
-
-from __future__ import annotations
-
 import os
 import random
 import signal

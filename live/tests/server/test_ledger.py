@@ -1,7 +1,3 @@
-"""A ledger of 0.1 is taken over: a copy is kept, and sentences that weft has to understand become reasons."""
-
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

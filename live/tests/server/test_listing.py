@@ -1,7 +1,3 @@
-"""The trace of a live run."""
-
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,3 @@
-"""Where metrics are served, and what they are called."""
-
-from __future__ import annotations
-
 import socket
 
 import pytest

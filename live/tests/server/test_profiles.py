@@ -1,7 +1,3 @@
-"""Users' model descriptions are hostile: whatever they name, the server neither stops nor grows, and says why not."""
-
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,3 @@
-"""A server of the local world: what it does, refuses, explains and survives; test_kill.py kills it."""
-
-from __future__ import annotations
-
 import json
 import os
 import select

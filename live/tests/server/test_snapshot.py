@@ -1,7 +1,3 @@
-"""A core saved in the middle and restored decides as the one that went on."""
-
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

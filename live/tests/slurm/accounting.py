@@ -1,7 +1,5 @@
 """A Slurm with accounting: slurmdbd and its database beside the sandbox, so that users have QOS and fair shares."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

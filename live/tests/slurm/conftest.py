@@ -1,7 +1,3 @@
-"""A real Slurm of 16 nodes for the tests of this folder, one for each process that runs tests."""
-
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

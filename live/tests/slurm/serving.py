@@ -1,7 +1,5 @@
 """Servers of a sandbox, and jobs for them."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

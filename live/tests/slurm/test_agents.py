@@ -4,8 +4,6 @@ All nodes of the sandbox are this machine, and have one network, its loopback. S
 finds the tasks of its own node and no others, that orders reach them, and that they are let go; not what pacing gains.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

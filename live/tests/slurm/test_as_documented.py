@@ -1,7 +1,5 @@
 """What docs/slurm.md says of warnings, arrays and dependencies, on a real Slurm."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """weft serve --world slurm, queue, explain, cancel, as an operator types them."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from live.tests.serving import listed
 from live.tests.slurm.serving import Serving, until_there
 from testkit.sandbox import Sandbox
 from weft.cli.main import run
@@ -43,13 +42,6 @@ def launch(serving: Serving, box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> I
     for process in made:
         process.kill()
         process.communicate()
-
-
-def listed(capsys: Capture) -> dict[str, str]:
-    """Every job and its status."""
-    capsys.readouterr()
-    assert run(["queue", "--all", "--json"]) == 0
-    return {job["job"]: job["status"] for job in json.loads(capsys.readouterr().out)["jobs"]}
 
 
 def test_a_day_in_the_life(serving: Serving, box: Sandbox, launch: Launch, tmp_path: Path, capsys: Capture) -> None:

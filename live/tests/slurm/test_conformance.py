@@ -1,7 +1,3 @@
-"""Slurm keeps the promises that every world makes to the core."""
-
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import count
 

@@ -5,8 +5,6 @@ The options are those that `sbatch --help`, `srun --help`, `salloc --help` and t
 variables in their environment that stand for them, and the fields that `scontrol update` can change.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -32,85 +30,14 @@ pytestmark = pytest.mark.engine
 
 WHOLE = "weft gives GPUs to one job at a time"
 BATCH = "runs batch jobs"
-SHARED = "weft gives whole GPUs"
-TASKS = "say how many GPUs"
 NONE = 0  # the job runs, and has no GPU
 
 # What is typed, and the GPUs that weft knows it asks for while it holds the job (NONE: it runs without), or the words
 # with which it is refused.
-SBATCH: tuple[tuple[str, int | str], ...] = (
-    ("--gpus=3", 3),
-    ("-G3", 3),
-    ("--gpus=0", NONE),
-    ("--gpus-per-node=2 --nodes=2", 4),
-    ("--gpus-per-node=tesla:2 --nodes=2", 4),  # a type: weft looks whether its nodes have it
-    ("--gpus-per-task=2 --ntasks=3", 6),
-    ("--gpus-per-task=2 --nodes=2 --ntasks-per-node=2", 8),
-    ("--gpus-per-socket=1 --sockets-per-node=2", "does not plan --gpus-per-socket"),
-    ("--gpus-per-node=2 --nodes=2 --ntasks=2 --cpus-per-task=2", 4),  # Slurm guesses that it has three nodes
-    ("--gpus-per-node=2 --nodes=1 --ntasks=64 --cpus-per-task=4 --overcommit", 2),  # or four
-    ("--gpus-per-node=2 --ntasks=1 --cpus-per-task=8", 2),
-    ("--gpus-per-node=2 --nodes=1-2 --ntasks=4 --cpus-per-task=2", 2),
-    ("--gpus-per-node=2 --ntasks=40 --cpus-per-task=2", 4),  # a node has 64
-    ("--gpus-per-node=2 --ntasks=128", 4),
-    ("--gres=gpu", 1),
-    ("--gres=gpu:2", 2),
-    ("--gres=gpu:2 --nodes=2", 4),
-    ("--gres=gres:gpu:2", 2),
-    ("--gres=gpu:0", NONE),
-    ("--gres=none", NONE),
-    ("--gres=gpu:0,gpu:2", 2),
-    ("--gres=GPU:1", "Invalid generic resource"),
-    ("--gres=shard:1", SHARED),
-    ("--gres=shard:0", NONE),
-    ("--ntasks-per-gpu=1 --ntasks=8", 8),
-    ("--ntasks-per-gpu=2 --ntasks=8", 4),
-    ("--ntasks-per-tres=1 --ntasks=8", 8),  # its old name
-    ("--ntasks-per-gpu=1 --nodes=2", 2),
-    ("--ntasks-per-gpu=3 --ntasks=8", "multiple of"),
-    ("--ntasks-per-gpu=1", "Invalid generic resource"),
-    ("--ntasks-per-gpu=8 --ntasks=4", TASKS),
-    ("--ntasks-per-gpu=2 --gpus=4", 4),
-    ("--ntasks-per-gpu=2 --gres=gpu:2 --nodes=2", 4),
-    ("--ntasks-per-gpu=2 --gpus=0 --ntasks=4", TASKS),
-    ("--ntasks-per-gpu=1 --ntasks=8 --gres=shard:1", "Invalid generic resource"),
-    ("--cpus-per-gpu=2", NONE),
-    ("--cpus-per-gpu=2 --gpus=2", 2),
-    ("--mem-per-gpu=1", "Invalid generic resource"),
-    ("--mem-per-gpu=1 --gpus=2", 2),
-    ("--gpu-bind=closest", NONE),
-    ("--gpu-bind=single:2", NONE),
-    ("--gpu-bind=map_gpu:0,1", NONE),
-    ("--gpu-freq=low", NONE),
-    ("--gres-flags=enforce-binding", NONE),
-    ("--gres-flags=disable-binding", NONE),
-    ("--exclusive", WHOLE),
-    ("--exclusive=user", WHOLE),
-    ("--exclusive=mcs", WHOLE),
-    ("--exclusive --gpus=2", WHOLE),
-    ("--oversubscribe", NONE),
-    ("--partition=whole", WHOLE),
-    ("--partition=train,whole", WHOLE),
-    ("--partition=whole --gpus=1", WHOLE),
-    ("--nodelist=n1", NONE),
-    ("--nodes=2 --ntasks=128", NONE),
-    ("--mem=0", NONE),
-    ("--mincpus=64", NONE),
-    ("--contiguous", NONE),
-    ("--extra-node-info=2:2:1", NONE),
-    ("--sockets-per-node=2 --cores-per-socket=4", NONE),
-    ("--ntasks-per-socket=1 --ntasks=2", NONE),
-    ("--hint=compute_bound", NONE),
-    ("--overcommit", NONE),
-    ("--licenses=solver", NONE),
-    ("--switches=1", NONE),
-    ("--array=0-1 --gpus=2", 2),
-    ("--begin=tomorrow --gpus=2", 2),
-    ("--hold --gpus=2", 2),
-    ("--ntasks=1 : --gpus=1", BATCH),
-    ("--gpus=1 : --ntasks=1", 1),  # weft says that it does not take jobs of several parts, and all of them wait
-    ("--ntasks=1 : --ntasks=4 --ntasks-per-gpu=1", BATCH),
-)
+SBATCH: list[tuple[str, int | str]] = []
+for line in Path(__file__).with_name("ways_to_gpus.tsv").read_text().splitlines()[2:]:
+    typed, becomes, *_ = line.split("\t")
+    SBATCH.append((typed, int(becomes) if becomes.isdigit() else becomes))
 # The same in the environment; sbatch, salloc and srun read it under SBATCH_, SALLOC_ and SLURM_.
 VARIABLES: tuple[tuple[str, str, int | str], ...] = (
     ("GPUS=3", "", 3),

@@ -1,7 +1,5 @@
 """`--executor slurm`: runs as an array of jobs of a real Slurm give the pool's answer."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,3 @@
-"""Users who mean harm, or who just try: nobody stops the scheduler, takes GPUs past it, or silences another."""
-
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -1,7 +1,3 @@
-"""Jobs that may not run on every node are refused: policies choose among all."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

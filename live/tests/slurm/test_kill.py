@@ -1,7 +1,3 @@
-"""kill -9 of the server at any moment: no job is lost, started twice, or left held."""
-
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -4,8 +4,6 @@ Of `done` iterations those up to the last checkpoint are kept, `done // every * 
 The job goes on from there, on other GPUs, and its user loses nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

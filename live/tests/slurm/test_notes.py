@@ -1,7 +1,3 @@
-"""What users are told in Slurm: only what is not there yet, a few at a time, in letters that scontrol takes."""
-
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import given

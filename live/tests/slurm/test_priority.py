@@ -1,7 +1,3 @@
-"""Slurm's QOS and fair shares in the order of a stack: several users on a real Slurm with its accounting."""
-
-from __future__ import annotations
-
 import shutil
 import tempfile
 import time

@@ -1,7 +1,3 @@
-"""What squeue and sinfo say, in the JSON of an old and of a new version of Slurm."""
-
-from __future__ import annotations
-
 import json
 from typing import Any
 

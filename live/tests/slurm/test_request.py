@@ -1,7 +1,3 @@
-"""What a job says about itself, and what is assumed where it does not."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What weft serve --setup writes: a hook that Slurm takes, and a TaskProlog that harms nobody."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import pwd

@@ -1,7 +1,3 @@
-"""The shape that a job asks for, nodes x GPUs on each, is what it gets; a job that leaves it to weft still runs."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

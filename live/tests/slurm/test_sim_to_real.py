@@ -5,8 +5,6 @@ what Slurm takes. Of the twenty: the same stops and starts in the same order, st
 the last of five short jobs, and the completion times of these.
 """
 
-from __future__ import annotations
-
 import csv
 import statistics
 import threading

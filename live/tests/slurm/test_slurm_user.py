@@ -1,7 +1,3 @@
-"""weft as SlurmUser, who is not root: it runs jobs of others, and hears of their progress; or is refused in words."""
-
-from __future__ import annotations
-
 import codecs
 import os
 import pwd

@@ -1,7 +1,3 @@
-"""The cluster as Slurm describes it."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What tests on real sockets need, and what happens where it is missing or late."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

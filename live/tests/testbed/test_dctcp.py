@@ -1,7 +1,3 @@
-"""DCTCP, the kernel's or ours: what it does to queues and rates, and that nothing of it stays."""
-
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

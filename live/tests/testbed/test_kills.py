@@ -5,19 +5,18 @@ Where agents and guardians die at the same instant nobody is left to let go of a
 Two jobs over real TCP, paced by `flow`. `WEFT_KILLS=50` is the whole of it; the suite has one kill of each kind.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from live.tests.agent.moments import wait_until
 from live.tests.jobs import ENVIRONMENT
 from live.tests.serving import statuses
 from live.tests.testbed.needs import need_testbed
@@ -40,16 +39,6 @@ servers_per_rack = 3
 gpus_per_server = 2
 nic_gbps = 25
 """
-
-
-def wait_until(true: Callable[[], bool], patience_s: float) -> float:
-    """Seconds until it was true."""
-    start = time.monotonic()
-    while time.monotonic() - start < patience_s:
-        if true():
-            return time.monotonic() - start
-        time.sleep(0.01)
-    raise AssertionError(f"not within {patience_s} s")
 
 
 class Scene:

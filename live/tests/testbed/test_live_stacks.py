@@ -3,8 +3,6 @@
 Two jobs of three ranks on three servers with two GPUs each: both have a rank on the server in the middle, and its NIC.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

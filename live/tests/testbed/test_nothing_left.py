@@ -3,8 +3,6 @@
 The jobs here start a daemon: a process that forks twice and makes a session of its own, so that it belongs to nobody.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

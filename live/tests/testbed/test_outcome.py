@@ -1,7 +1,3 @@
-"""What a trial came to, without a testbed: ratios, overlap, what others got, and whether turns fit into a period."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

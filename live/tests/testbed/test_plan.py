@@ -1,7 +1,3 @@
-"""Clusters as blueprints: scaled rates, and forwarding that reaches every host."""
-
-from __future__ import annotations
-
 import pytest
 
 from weft.errors import InputError

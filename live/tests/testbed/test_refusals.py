@@ -1,7 +1,3 @@
-"""What a testbed refuses, in words and before anything runs."""
-
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,3 @@
-"""Real TCP between namespaces: rates, loss, and what two jobs cost each other."""
-
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -60,9 +56,7 @@ def test_two_jobs_slow_each_other_down_and_shifted_ones_do_not(testbed: Testbed,
     epoch, period = time.monotonic() + 0.5, 1.05 * alone
     gates = [{"epoch": epoch + k * period / 2, "period": period, "tolerance": 0.06} for k in range(2)]
     shifted = play(
-        testbed,
-        [Replay(n, PROFILE, (k, k + 2), 5, gate=gates[k], jitter=0.02) for k, n in enumerate("ab")],
-        tmp_path,
+        testbed, [Replay(n, PROFILE, (k, k + 2), 5, gate=gates[k], jitter=0.02) for k, n in enumerate("ab")], tmp_path
     )
     slower = max(t.median_s for t in together.values()) / alone
     apart = max(t.median_s for t in shifted.values()) / alone

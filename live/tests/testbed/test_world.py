@@ -1,7 +1,5 @@
 """`weft testbed up`, a server whose jobs run on it, `weft testbed down`."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -17,12 +17,13 @@ from typing import Any
 
 from weft.advise.columns import SACCT
 from weft.advise.jobs import JobLog, first_problem, read_jobs
-from weft.advise.race import ROUNDS, SHORTLIST, WINDOW_JOBS, Task, attempts, entrants, planned, race, windows
+from weft.advise.race import ROUNDS, SHORTLIST, WINDOW_JOBS, attempt, entrants, planned, race, windows
 from weft.advise.replayed import MOST_JOBS, replay
 from weft.advise.site import Flags, Site, change_of_size, site_of, what_if
 from weft.advise.verdict import Advice, Changed, understood
 from weft.errors import InputError
 from weft.runs.prepare import compile_kernels
+from weft.runs.run import run_grid
 from weft.stacks import resolve
 
 __all__ = ["Advice", "Flags", "Request", "advise"]
@@ -148,8 +149,8 @@ def _under_each_guess(advice: Advice, request: Request, step: Step) -> dict[str,
     places = [(i, guess) for guess in site.guesses for i in range(min(SAME_WINDOWS, len(drawn.spans)))]
     drawn.fit(site, advice.reference.stack, places, request.workers, step(GUESSES, 0, 2))
     stacks = (rival.stack, advice.reference.stack)
-    tasks = [Task(drawn.under(site, place), stack) for place in places for stack in stacks]
-    outcomes = attempts(tasks, request.workers, step(GUESSES, 1, 2))
+    tasks = [drawn.under(site, place).under(stack) for place in places for stack in stacks]
+    outcomes = run_grid(tasks, request.workers, attempt, step(GUESSES, 1, 2))
     under: dict[str, list[float]] = {guess: [] for guess in site.guesses}
     for (_, guess), a, b in zip(places, outcomes[::2], outcomes[1::2], strict=True):
         if not isinstance(a, str) and not isinstance(b, str):
@@ -161,7 +162,7 @@ def _changed(advice: Advice, text: str, other: Site, request: Request, say: Call
     """Today's and the recommended stack on the changed cluster, in the windows that the race has used."""
     stacks = list(dict.fromkeys((advice.reference.stack, advice.best.stack)))
     places = advice.drawn.in_turn(other)[: len(advice.best.outcomes)]
-    tasks = [Task(advice.drawn.under(other, place), stack) for place in places for stack in stacks]
-    outcomes = attempts(tasks, request.workers, say)
+    tasks = [advice.drawn.under(other, place).under(stack) for place in places for stack in stacks]
+    outcomes = run_grid(tasks, request.workers, attempt, say)
     size = change_of_size(advice.site, other)
     return Changed(text, other.n_gpus, size, {stack: outcomes[k :: len(stacks)] for k, stack in enumerate(stacks)})

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import polars as pl
 
 from weft.advise.site import ANY
-from weft.runs.kept import identity
-from weft.runs.run import run_stack
+from weft.runs.run import Task, run_task
 from weft.scenario import Scenario
-from weft.scenario.build import Layers, build_stack
+from weft.scenario.build import Layers
 from weft.scenario.changes import changed
 from weft.workload.traces.reading import read, write
 
@@ -33,29 +31,14 @@ STEP = 0.5
 LEAST = 0.01  # a job keeps at least this part of its length
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A window to fit, as it is sent to a worker."""
-
-    scenario: Scenario  # its trace has recorded lengths
-    stack: str  # what the site runs today
-    seed: int
-
-    def identity(self) -> str | None:
-        """The key that the fit is kept under."""
-        layers = Layers(self.stack)
-        key = identity(self.scenario, layers, build_stack(self.scenario, layers), self.seed, record=False)
-        return None if key is None else f"{key}-fit"
-
-    def again(self, fitted: Any) -> Any:
-        """A kept fit, as it is."""
-        return fitted
+def to_fit(scenario: Scenario, stack: str, seed: int) -> Task:
+    """A window whose trace has recorded lengths, under what the site runs today."""
+    return Task(scenario, Layers(stack), seed, part=("fit",))
 
 
-def fit(task: Fit) -> dict[str, float]:
+def fit(task: Task) -> dict[str, float]:
     """For each job, the part of its recorded length that is its own."""
     trace = read(Path(str(task.scenario.workload.trace)))
-    stack = build_stack(task.scenario, Layers(task.stack))
     recorded = dict(zip(trace.frame["job_id"], trace.frame["duration_s"], strict=True))
     parts = dict.fromkeys(recorded, 1.0)
     best = dict(parts)
@@ -64,7 +47,7 @@ def fit(task: Fit) -> dict[str, float]:
         for i in range(PASSES):
             file = Path(folder) / f"{i}.parquet"
             write(replace(trace, frame=shortened(trace.frame, parts)), file)
-            run = run_stack(changed(task.scenario, {"workload.trace": str(file)}), stack, task.seed)
+            run = run_task(replace(task, scenario=changed(task.scenario, {"workload.trace": str(file)})))
             off = abs(math.log(max(run_over_recorded(run.jobs, trace.frame), 1e-9)))
             if off < least:
                 least, best = off, dict(parts)

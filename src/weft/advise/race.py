@@ -16,23 +16,21 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from weft.advise.jobs import JobLog
-from weft.advise.lengths import Fit, elsewhere, fit, shortened
+from weft.advise.lengths import elsewhere, fit, shortened, to_fit
 from weft.advise.site import Site
 from weft.errors import EngineError, StackError, WeftError
 from weft.model.view import Fact
 from weft.results.compare import mean_and_interval
 from weft.results.display import duration
-from weft.runs.executors import run_all
-from weft.runs.kept import identity
-from weft.runs.run import run_stack
+from weft.runs.cross import Objections
+from weft.runs.run import Task, run_grid, run_task
 from weft.scenario import Scenario
-from weft.scenario.build import Layers, build_stack
+from weft.scenario.build import Layers
 from weft.scenario.changes import changed
 from weft.stacks import names, resolve
 from weft.workload.streams import Stream
@@ -65,23 +63,9 @@ class Replicate:
     count_from_s: float  # after the window's first submission
     count_until_s: float
 
-
-@dataclass(frozen=True)
-class Task:
-    """One run to do, as it is sent to a worker."""
-
-    replicate: Replicate
-    stack: str
-
-    def identity(self) -> str | None:
-        """The key that its outcome is kept under."""
-        one, layers = self.replicate, Layers(self.stack)
-        key = identity(one.scenario, layers, build_stack(one.scenario, layers), one.seed, record=False)
-        return None if key is None else f"{key}-{one.count_from_s:.0f}-{one.count_until_s:.0f}"
-
-    def again(self, outcome: Any) -> Any:
-        """A kept outcome, as it is."""
-        return outcome
+    def under(self, stack: str) -> Task:
+        """The run of a stack."""
+        return Task(self.scenario, Layers(stack), self.seed, part=(self.count_from_s, self.count_until_s))
 
 
 @dataclass
@@ -121,10 +105,8 @@ class Windows:
     def fit(self, site: Site, today: str, places: Sequence[Place], workers: int | None, tell: Tell) -> None:
         """Fit the lengths of jobs in windows under guesses, on today's cluster and under today's stack."""
         to_do = [place for place in places if place not in self.parts]
-        tasks = [Fit(self._scenario(site, i, guess, {}), today, 1 + i) for i, guess in to_do]
-        for done, (k, parts) in enumerate(run_all(tasks, workers, fit), 1):
-            self.parts[to_do[k]] = parts
-            tell(done, len(tasks))
+        tasks = [to_fit(self._scenario(site, i, guess, {}), today, 1 + i) for i, guess in to_do]
+        self.parts.update(zip(to_do, run_grid(tasks, workers, fit, tell), strict=True))
 
     def under(self, site: Site, place: Place) -> Replicate:
         """One window under one guess."""
@@ -175,8 +157,6 @@ def windows(log: JobLog, n: int, seed: int = 1) -> Windows:
 def entrants(site: Site, stacks: Sequence[str], asked: Sequence[str]) -> tuple[list[Entrant], dict[str, str]]:
     """The stacks that can run here, first those that were asked for, and why others cannot. One that was asked for and
     cannot is an error."""
-    from weft.runs.cross import Objections
-
     objects = Objections(site.middle, 1)
     known, found, refused = set(names()), [], {}
     for text in dict.fromkeys((*asked[:1], *stacks)):
@@ -197,15 +177,15 @@ def entrants(site: Site, stacks: Sequence[str], asked: Sequence[str]) -> tuple[l
 
 def attempt(task: Task) -> dict[str, float] | str:
     """What a run came to for the jobs that count, or why there is none."""
-    one = task.replicate
     try:
-        run = run_stack(one.scenario, build_stack(one.scenario, Layers(task.stack)), one.seed)
+        run = run_task(task)
     except EngineError:
         raise
     except WeftError as error:
         return str(error)
     since = run.jobs["submit_s"] - run.jobs["submit_s"].min()
-    counted = run.jobs.filter((since >= one.count_from_s) & (since < one.count_until_s))
+    count_from_s, count_until_s = task.part
+    counted = run.jobs.filter((since >= count_from_s) & (since < count_until_s))
     counted = run.jobs if counted.height < 10 else counted
     jct = counted["jct_s"].to_numpy().astype(float)
     alone = np.maximum((counted["run_s"] - counted["comm_s"]).to_numpy(), BOUND_S)
@@ -220,15 +200,6 @@ def attempt(task: Task) -> dict[str, float] | str:
         "preemptions": float(counted["preemptions"].sum()) / counted.height,
         "worst_user": _worst_user(counted),
     }
-
-
-def attempts(tasks: Sequence[Task], workers: int | None, tell: Tell) -> list[dict[str, float] | str]:
-    """What every run came to, in the order of the tasks."""
-    found: dict[int, dict[str, float] | str] = {}
-    for i, outcome in run_all(tasks, workers, attempt):
-        found[i] = outcome
-        tell(len(found), len(tasks))
-    return [found[i] for i in range(len(tasks))]
 
 
 def _worst_user(jobs: pl.DataFrame) -> float:
@@ -253,9 +224,9 @@ def race(
     for number, n in enumerate(rounds):
         running = [one for one in field_ if not one.out]
         part = every[at : at + n]
-        tasks = [Task(replicate, one.stack) for replicate in part for one in running]
+        tasks = [replicate.under(one.stack) for replicate in part for one in running]
         total = done + planned(len(running), rounds[number:])
-        outcomes = attempts(tasks, workers, partial(_further, tell, done, total))
+        outcomes = run_grid(tasks, workers, attempt, partial(_further, tell, done, total))
         done, at = done + len(tasks), at + n
         _take(running, outcomes)
         _drop(field_, last=number == len(rounds) - 1, independent=independent)

@@ -34,7 +34,7 @@ def advice_text(found: Mapping[str, Any]) -> Group:
     parts += [
         "",
         Text("The race", style="bold"),
-        grid_text(race_grid(found, _SHOWN), ("lengths", "slowdown p99", "windows")),
+        grid_text(race_grid(found, _SHOWN), ("slowdown p99", "wait mean", "JCT p99")),
         "",
         Text(_key(found), style="dim"),
     ]
@@ -79,12 +79,13 @@ def race_grid(found: Mapping[str, Any], most: int = 100) -> Grid:
     """Stacks, best first."""
     rows = []
     for entry in found["race"]["stacks"][:most]:
+        ran = count(entry["windows"]) + ", then out" * bool(entry["dropped"])
         reference = entry["stack"] == found["race"]["reference"]
         mean, tail = (ratio_cell(entry[key], reference) for key in ("over_today", "p99_over_today"))
         means = entry["means"]
         rows.append(
             (
-                Cell(entry["stack"], entry["dropped"]), Cell(count(entry["windows"])),
+                Cell(entry["stack"], entry["dropped"]), Cell(ran),
                 Cell(f"{mean.text} {mean.small}".rstrip(), "", mean.tone),
                 Cell(f"{tail.text} {tail.small}".rstrip(), "", tail.tone), Cell(duration(means["wait_mean_s"])),
                 Cell(number(means["slowdown_p99"])), Cell(number(means["preemptions"])),
@@ -111,8 +112,9 @@ def _key(found: Mapping[str, Any]) -> str:
     return (
         f"{race['windows']} JCT: completion time, over that of {race['reference']} in the same window. Lengths: "
         "whether the stack uses the lengths of jobs. Waits and slowdowns are means over the windows in which the stack "
-        "ran. Slowdown: completion time over the time that a job computes, which counts as at least 10 min. Stacks "
-        "with fewer windows dropped out of the race."
+        "ran. Slowdown: completion time over the time that a job computes, which counts as at least 10 min. A stack "
+        "that is out was clearly behind after so many windows, or in the worse half; its mean is over these alone and "
+        "may look better than that of stacks which went on."
     )
 
 

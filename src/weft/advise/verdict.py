@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.advise.jobs import JobLog, first_problem
 from weft.advise.race import Entrant, Race, Windows, ratios, score
-from weft.advise.replayed import TODAY, Replayed
+from weft.advise.replayed import ALIKE, TODAY, Replayed
 from weft.advise.site import Site
 from weft.errors import InputError
 from weft.results.compare import mean_and_interval
@@ -105,9 +105,10 @@ class Advice:
         ratio = self.ratio(best)
         high = ratio["ci95"][1]
         doubt = "" if high is not None and high < 1 else _DOUBTS[high is None]
+        knows = "" if best.blind else " (it must know how long jobs run)"
         return (
-            f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}: over {counted} the mean completion "
-            f"time falls to {ratio_words(ratio)} of today's on average{doubt}{self._instead()}."
+            f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}{knows}: over {counted} the mean "
+            f"completion time falls to {ratio_words(ratio)} of today's on average{doubt}{self._instead()}."
         )
 
     def _instead(self) -> str:
@@ -156,6 +157,8 @@ class Advice:
             parts.append(f"that the cluster has {self.site.n_gpus:,} GPUs is a guess, so give --gpus")
         if self.replayed.waits is not None and self.replayed.waits["off"] >= 1.0:
             parts.append("the replay's waits are far from the recorded ones, so this is a hint only")
+        elif self.replayed.waits is not None and self.replayed.waits["correlation"] < ALIKE and not self.unqueued:
+            parts.append("in the replay other jobs wait than waited, so this is a hint only")
         if self.unqueued:
             parts.append(
                 "hardly any job waits in these windows, so stacks differ by the network alone; busier months may differ"

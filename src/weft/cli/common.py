@@ -63,6 +63,19 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the scenario: cluster.oversubscription=4."),
 ]
+
+
+def _trust(wanted: bool) -> bool:
+    """Trust every folder, in this process and in those that it starts."""
+    if wanted:
+        os.environ["WEFT_TRUST"] = os.sep
+    return wanted
+
+
+CodeOption = Annotated[
+    bool,
+    typer.Option("--allow-code", callback=_trust, help="Run policies in Python files that the scenario itself names."),
+]
 WorkersOption = Annotated[int | None, typer.Option("--workers", min=1, help="Processes (default: one per core).")]
 ExecutorOption = Annotated[
     str | None,

@@ -9,6 +9,7 @@ import typer
 
 from weft.cli.common import (
     MOST_SEEDS,
+    CodeOption,
     ExecutorOption,
     FreshOption,
     JsonOption,
@@ -26,6 +27,7 @@ from weft.cli.common import (
 from weft.errors import InputError
 
 if TYPE_CHECKING:
+    from weft.api import Sweep
     from weft.scenario import Scenario
 
 _ALL = "with --all: policies to combine (a,b; may be repeated)."
@@ -57,8 +59,22 @@ def compare(
     ] = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="STACK", help="The stack that ratios refer to.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME=STACK", help="Call a stack NAME in all results.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Write tables (Parquet, CSV, LaTeX) and figures (PDF, SVG) there."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw completion times (.svg, .pdf or .png).")
+    ] = None,
     report: ReportOption = None,
     fresh: FreshOption = False,
+    code: CodeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run several stacks on the same jobs, side by side.
@@ -74,13 +90,20 @@ def compare(
 
     Example: weft compare examples/demo.toml --stack fifo --stack srsf --seeds 5 --report report.html
     """
-    from weft.results.files import refuse_unwritable
+    from weft.results.files import refuse_unwritable, refuse_unwritable_folder
+    from weft.results.sweep import sweep_table
+    from weft.results.tables import comparison_table
     from weft.runs.executors import using
     from weft.runs.kept import kept
 
     refuse_unwritable(report)
+    refuse_unwritable(plot, "picture")
+    if out is not None:
+        refuse_unwritable_folder(out)
     layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
     if everything:
+        if out or plot or label or baseline:
+            raise InputError("compare: --out, --plot, --label and --baseline are for named stacks; leave --all out")
         if stack:
             raise InputError("compare: --stack names stacks and --all takes every combination; use one of them")
         chosen = {layer: texts or [] for layer, texts in {**layers, "planner": planner}.items()}
@@ -95,18 +118,47 @@ def compare(
                 f"compare: --{layer} is given {len(texts)} times; give one, or all combinations with --all"
             )
     one = {layer: texts[0] if texts else None for layer, texts in layers.items()}
+    if out or plot or label or baseline:
+        _one(scenario, setting, "--out, --plot, --label and --baseline take")
     with kept(fresh, notice), using(executor):
-        _stacks(scenario, setting or [], stack, one, seeds, workers, report, json)
+        found = _stacks(scenario, setting or [], stack, one, seeds, workers, report is not None)
+        if len(found.points) > 1:
+            deliver(found.to_dict(), json, sweep_table, report, lambda path: found.write_report(path, command_line()))
+            return
+        result = found.points[0][1]
+        result = result.labelled(_labels(label or [])) if label else result
+        result = result.against(baseline) if baseline else result
+        deliver(
+            result.to_dict(), json, comparison_table, report, lambda path: result.write_report(path, command_line())
+        )
+        if out is not None:
+            notice(f"wrote {result.write(out)}")
+        if plot is not None:
+            from weft.results.pictures.style import save_picture
+
+            save_picture(result.plot(), plot)
+            notice(f"wrote {plot}")
 
 
-def _one(scenario: Path, setting: list[str] | None) -> Scenario:
+def _labels(texts: list[str]) -> dict[str, str]:
+    """`Ours=my-order/my-place` as {"Ours": "my-order/my-place"}."""
+    labels = {}
+    for text in texts:
+        name, equals, stack = (part.strip() for part in text.partition("="))
+        if not (name and equals and stack):
+            raise InputError(f"--label {text}: write NAME=STACK, as in --label Ours=my-order/tight")
+        labels[name] = stack
+    return labels
+
+
+def _one(scenario: Path, setting: list[str] | None, who: str = "--all takes") -> Scenario:
     """The scenario with one value for each key that is set."""
     from weft.scenario import Scenario
     from weft.scenario.changes import sweep
 
     points = sweep(Scenario.load(scenario), setting or [])
     if len(points) > 1:
-        raise InputError("compare: --all takes one value for each --set; give one")
+        raise InputError(f"compare: {who} one value for each --set; give one")
     return points[0][1]
 
 
@@ -117,30 +169,17 @@ def _stacks(
     layers: dict[str, str | None],
     seeds: int | None,
     workers: int | None,
-    report: Path | None,
-    json: bool,
-) -> None:
+    record: bool,
+) -> Sweep:
     from weft import api
-    from weft.results.sweep import sweep_table
-    from weft.results.tables import comparison_table
 
     with progress("comparing") as on_progress:
         found = api.sweep(
-            scenario,
-            setting,
-            stack or None,
-            seeds,
-            workers=workers,
-            record=report is not None,
-            on_progress=on_progress,
-            on_compile=notice,
-            **layers,
-        )
-    several = len(found.points) > 1
-    result = found if several else found.points[0][1]
+            scenario, setting, stack or None, seeds, workers=workers, record=record, on_progress=on_progress,
+            on_compile=notice, **layers,
+        )  # fmt: skip
     print_notes(run for _, comparison in found.points for run in comparison.runs)
-    table = sweep_table if several else comparison_table
-    deliver(result.to_dict(), json, table, report, lambda path: result.write_report(path, command=command_line()))
+    return found
 
 
 def _cross(

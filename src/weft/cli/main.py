@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from weft import kernels
 from weft.cli.common import exit_code, fail, load, not_there, notice
@@ -33,9 +34,21 @@ _COMMANDS = {
     "topology": "topology.topology",
     "cache": "cache.cache",
     "init": "init.init",
+    "new": "new.app",
     "explain": "explain.explain",
     "models": "models.app",
     "trace": "trace.app",
+}
+
+# How `weft --help` arranges them; commands of other packages that it does not know come last.
+_GROUPS = {
+    "Start here": ("init", "compare", "simulate", "stacks", "advise"),
+    "Your own policy": ("new",),
+    "Look closer": ("explain", "topology", "compat", "replay"),
+    "Models and traces": ("models", "trace", "profile"),
+    "Real clusters": ("serve", "submit", "queue", "cancel", "run", "agent", "switch", "testbed"),
+    "Papers": ("reproduce", "validate", "calibrate", "fit"),
+    "Maintenance": ("cache",),
 }
 
 # Commands of the packages that stand beside the core in its repository, so that who misses one reads where it is.
@@ -61,10 +74,32 @@ def _root(
     """Decide how training jobs share a GPU cluster whose network is the bottleneck, and simulate what it is worth."""
 
 
+class _Grouped(TyperGroup):
+    """Lists commands in groups, each with the whole first sentence of its help."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Called by click for `--help`."""
+        known = self.list_commands(ctx)
+        placed = {name for names in _GROUPS.values() for name in names}
+        groups = {**_GROUPS, "Further commands": tuple(name for name in known if name not in placed)}
+        for title, names in groups.items():
+            there = {name: self.get_command(ctx, name) for name in names if name in known}
+            rows = [(name, _sentence(command.help or "")) for name, command in there.items() if command]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _sentence(text: str) -> str:
+    """The first sentence of a help text, on one line."""
+    return " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".") + "."
+
+
 def app(args: Sequence[str] = ()) -> typer.Typer:
     """The app with the one command that is asked for, or with all of them if it is none of ours."""
     weft = typer.Typer(
         name="weft",
+        cls=_Grouped,
         no_args_is_help=True,
         add_completion=True,
         pretty_exceptions_enable=False,

@@ -97,7 +97,8 @@ def _named(model: str) -> str:
     """A model as the zoo knows it; a file in the current folder is one even without the usual ending."""
     from weft.workload import zoo
 
-    return f"./{model}" if not zoo.is_path(model) and Path(zoo.without(model)).is_file() else model
+    here = f"./{model}" if not zoo.is_path(model) and Path(zoo.without(model)).is_file() else model
+    return zoo.in_folder(here, Path())
 
 
 def _speed(gbps: float) -> float:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from weft.cli.common import (
+    CodeOption,
     InterleaveOption,
     JsonOption,
     OrderOption,
@@ -38,6 +39,7 @@ def simulate(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write frames, report and timeline there.")
     ] = None,
+    code: CodeOption = False,
     json: JsonOption = False,
 ) -> None:
     """Run a scenario once and print what became of its jobs.
@@ -72,7 +74,7 @@ def simulate(
             **layers,
         )
     if out is not None:
-        from weft.results.files import write_outputs
+        from weft.results.outputs import write_outputs
 
         write_outputs(replace(run, command=command_line()), out)
     print_notes([run])

@@ -1,16 +1,8 @@
-"""Capabilities: what a world can carry out, and the refusal of a stack that needs more."""
+"""Capabilities: what a world can carry out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from weft.errors import StackError
-
-if TYPE_CHECKING:
-    from weft.core.stack import Stack
-    from weft.core.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,38 +17,3 @@ class Capabilities:
     pacing: bool = False  # admission rules and rates of transfers
     copies: bool = False  # a cluster of its own for each job
     others: bool = False  # traffic that is not ours shares the links, on which single flows can be given rates
-
-
-def refuse(stack: Stack, world: World) -> None:
-    """Raise StackError, with the reason in words, if the stack needs what this world lacks."""
-    for reason in _objections(stack, world):
-        raise StackError(f"stack {stack.name} cannot run in the {world.name} world: {reason}")
-
-
-def _objections(stack: Stack, world: World) -> Iterator[str]:
-    from weft.core.world import KnowsRestart
-
-    can, planner = world.capabilities, stack.planner
-    if planner.dedicated and not can.copies:
-        yield f"{planner.name} gives each job a cluster of its own, and this world has one for all"
-    if planner.shares_gpus and not can.gpu_sharing:
-        yield f"{planner.name} puts several jobs on one GPU, and this world gives a GPU to one job at a time"
-    if (planner.shares_gpus or planner.names_gpus) and not can.gpu_indices:
-        yield f"{planner.name} chooses single GPUs, and this world only counts GPUs per server"
-    if planner.resizes and not can.resizing:
-        yield f"{planner.name} changes the number of GPUs of a job, and this world runs a job at the size it asked for"
-    if planner.uneven and not can.uneven:
-        yield f"{planner.name} may give a job more GPUs on one server than on another, and this world cannot"
-    if isinstance(world, KnowsRestart) and planner.shortest_stay_s <= world.restart_s:
-        yield (
-            f"{planner.name} may take GPUs from a job after {planner.shortest_stay_s:g} s, and a restart takes "
-            f"{world.restart_s:g} s, so that jobs may never get on; choose a longer time"
-        )
-    if stack.interleave.shifts and not can.shifts:
-        yield f"{stack.interleave.name} shifts communication in time, and this world cannot gate a job"
-    if (stack.pace.steers or stack.pace.holds_back) and not can.pacing:
-        yield f"{stack.pace.name} decides which transfers run, and this world leaves that to the network"
-    for layer in (planner, stack.interleave, stack.pace):
-        missing = sorted(fact.value for fact in layer.needs - world.facts)
-        if missing:
-            yield f"{layer.name} must know each job's {' and '.join(missing)}, which this world does not know"

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from weft.core.capabilities import refuse
+from weft.core.blame import of_error
 from weft.core.checker import check
 from weft.core.decide import decide, wake_time
 from weft.core.journal import Journal, MemoryJournal
+from weft.core.refusal import refuse
 from weft.core.stack import Stack
 from weft.core.table import Table
 from weft.core.view import View
 from weft.core.world import World
-from weft.errors import DecisionError, StackError
+from weft.errors import DecisionError, PolicyError, StackError, WeftError
 from weft.model.events import Event, Submitted
 from weft.model.plan import Decision, Hold, SetGate, Start, State, Stop
+from weft.policies.interleave.base import Pick
 
 
 class Core:
@@ -41,6 +43,7 @@ class Core:
         self.interleave_state: State = stack.interleave.initial_state()
         self.capabilities = world.capabilities
         self.paced = False  # whether the world has been given the pace
+        self.deciding = False  # whether a policy is being asked
         # Half of all cycles follow the end of a job; where nobody waits, they have nothing to decide.
         self._idle_without_jobs = stack.planner.idle_without_jobs and stack.interleave.idle_without_gates
 
@@ -59,13 +62,16 @@ class Core:
             self.wake_s = None
             return []
 
-        # 3. Ask the planner for whole-cluster plans, best first.
-        candidates = stack.planner.propose(view, self.planner_state, stack.interleave.candidates)
-        if not candidates:
-            raise DecisionError(f"{stack.planner.name} proposed nothing; a planner proposes at least the plan as it is")
-
-        # 4. Interleave: choose one and set its gates.
-        pick = stack.interleave.pick(view, candidates, self.interleave_state)
+        # 3. Ask the planner for whole-cluster plans, best first. 4. Interleave: choose one and set its gates.
+        self.deciding = True
+        try:
+            pick = self._asked(view)
+        except Exception as error:
+            if isinstance(error, WeftError) or not (where := of_error(error, stack)):
+                raise
+            raise PolicyError(f"{where}: {type(error).__name__}: {error}, at {now:g} s of the run") from error
+        finally:
+            self.deciding = False
 
         # 5. Turn the difference between plan and present into decisions; each start gets its turn on shared GPUs.
         decisions = decide(table, pick, stack.planner.shares_gpus, partial(stack.planner.turn, view))
@@ -73,7 +79,10 @@ class Core:
         # 6. Check them. A refusal raises before any decision is written down or committed. The table then holds what
         # the world has reported and the cycle is counted, but no job has moved and the policies' memory is as it was.
         if decisions:
-            check(decisions, table, self.capabilities, stack.planner.shares_gpus)
+            try:
+                check(decisions, table, self.capabilities, stack.planner.shares_gpus)
+            except DecisionError as error:
+                raise DecisionError(f"{stack.planner.name}: {error}") from None
 
         # 7. Write the journal, before anything is carried out.
         if decisions:
@@ -86,6 +95,14 @@ class Core:
         for decision in decisions:
             self._commit(decision)
         return decisions
+
+    def _asked(self, view: View) -> Pick:
+        """What the policies choose."""
+        planner, interleave = self.stack.planner, self.stack.interleave
+        candidates = planner.propose(view, self.planner_state, interleave.candidates)
+        if not candidates:
+            raise DecisionError(f"{planner.name} proposed nothing; a planner proposes at least the plan as it is")
+        return interleave.pick(view, candidates, self.interleave_state)
 
     def confirm(self, events: Iterable[Event]) -> None:
         """Take events without planning: confirmations that free nothing."""

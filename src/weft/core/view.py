@@ -9,7 +9,7 @@ from hashlib import blake2b
 import numpy as np
 
 from weft.core.table import Table
-from weft.core.world import KnowsRestart, KnowsTraffic, World, estimates_of
+from weft.core.world import World
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.flows import Traffic
@@ -33,8 +33,7 @@ class View:
         self._table = table
         self._world = world
         self._seed = seed
-        self._knows_traffic = world if isinstance(world, KnowsTraffic) else None
-        self._restart_s = world.restart_s if isinstance(world, KnowsRestart) else RESTART_S
+        self._restart_s = RESTART_S if world.restart_s is None else world.restart_s
         self._knows_progress = Fact.ITERATIONS_LEFT in world.facts
         self._now = 0.0
         self._decision = 0
@@ -138,9 +137,9 @@ class View:
         return self._world.estimate(job, workers, spread)
 
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
-        if self._knows_traffic is not None:
-            return self._knows_traffic.traffic(job, gpus)
-        profile, alone = job.profiles[len(gpus)], estimates_of(self._world)
+        if (said := self._world.traffic(job, gpus)) is not None:
+            return said
+        profile, alone = job.profiles[len(gpus)], self._world.estimates
         found = alone.traffic(profile, gpus)
         view = self._table.jobs.get(job.id)
         if view is not None and view.silent:

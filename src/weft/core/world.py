@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 from weft.core.capabilities import Capabilities
 from weft.model.cluster import Cluster
@@ -16,7 +16,7 @@ from weft.network.estimates import Estimates
 from weft.policies.pace.base import Pace
 
 
-class World(Protocol):
+class World(ABC):
     """A cluster, simulated or real. The core asks it questions; the loop lets it act and listens.
 
     Decisions are requests. A start is answered by Started or Failed, a stop by Stopped - or by Finished, if the job
@@ -24,90 +24,62 @@ class World(Protocol):
     happened, each once.
     """
 
-    @property
-    def name(self) -> str:
-        """One word for messages: "simulated", "slurm"."""
-        ...
+    name: str  # one word for messages: "simulated", "slurm"
+    cluster: Cluster
+    capabilities: Capabilities
+    facts: frozenset[Fact]  # what it can tell about jobs; a stack that needs more is refused
 
     @property
-    def cluster(self) -> Cluster: ...
+    def estimates(self) -> Estimates:
+        """How fast jobs run alone; a world that cannot say is taken to use rings and to share links max-min."""
+        return Estimates(self.cluster)
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    def restart_s(self) -> float | None:
+        """What stopping a job and starting it again costs; None if it cannot say."""
+        return None
 
-    @property
-    def facts(self) -> frozenset[Fact]:
-        """What it can tell about jobs; a stack that needs more is refused."""
-        ...
+    def traffic(self, job: Job, gpus: Placement) -> Traffic | None:
+        """What the job would send over each link in one iteration on these GPUs, alone, if the world knows it (from
+        its routes, or from port counters); None: as its estimates say."""
+        return None
 
+    @abstractmethod
     def now(self) -> float:
         """Seconds since this world began."""
-        ...
 
+    @abstractmethod
     def iterations_done(self, job_id: str) -> int:
         """Full iterations a running job has done up to now, those of earlier assignments included."""
-        ...
 
+    @abstractmethod
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job alone on the network, at some size and spread."""
-        ...
 
+    @abstractmethod
     def set_pace(self, pace: Pace) -> None:
         """Called once, before anything else: this rule decides which transfers run.
 
         The world asks it for its admission rule with its own constants: `pace.admission(b, eta)`.
         """
-        ...
 
+    @abstractmethod
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """Carry out what was decided (Hold needs nothing done); returns what is confirmed at once.
 
         What is not confirmed here arrives later from `next_events`. A world that stops a job in no time says Stopped
         here, and the loop plans again at the same instant.
         """
-        ...
 
+    @abstractmethod
     def next_events(self, until_s: float | None) -> list[Event]:
         """Go on until something happens, and return all events of that instant; [] when `until_s` comes first.
 
         With `until_s` None, [] means that nothing can happen any more without a decision.
         """
-        ...
 
 
-@runtime_checkable
-class KnowsTraffic(Protocol):
-    """A world that can say which links a job's traffic takes, and when: from its routes, or from port counters."""
-
-    def traffic(self, job: Job, gpus: Placement) -> Traffic:
-        """What the job would send over each link in one iteration on these GPUs, alone."""
-        ...
-
-
-@runtime_checkable
-class KnowsNetwork(Protocol):
-    """A world that can say how transfers are carried out and share links."""
-
-    @property
-    def estimates(self) -> Estimates:
-        """How fast jobs run alone; a world that cannot say is taken to use rings and to share links max-min."""
-        ...
-
-
-@runtime_checkable
-class KnowsRestart(Protocol):
-    """A world that can say what stopping a job and starting it again costs."""
-
-    @property
-    def restart_s(self) -> float: ...
-
-
-def estimates_of(world: World) -> Estimates:
-    """What a world says about its network; rings and max-min sharing where it says nothing."""
-    return world.estimates if isinstance(world, KnowsNetwork) else Estimates(world.cluster)
-
-
-class Around:
+class Around(World):
     """Passes everything on to another world; the base of a world that stands between that one and the core."""
 
     def __init__(self, world: World) -> None:
@@ -126,7 +98,7 @@ class Around:
 
     @property
     def estimates(self) -> Estimates:
-        return estimates_of(self._world)
+        return self._world.estimates
 
     def set_pace(self, pace: Pace) -> None:
         self._world.set_pace(pace)

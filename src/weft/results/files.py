@@ -1,4 +1,4 @@
-"""A run as files in a folder, and back; a path that cannot be written is reported before anything runs.
+"""A run read from the files of a folder; a path that cannot be written is reported before anything runs.
 
 `run.json` holds what is in no table (seed, notes, scenario text), so that the folder is the whole run.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import polars as pl
 
 from weft.errors import InputError
 from weft.results import run as schemas
-from weft.results.metrics import summary
 from weft.results.run import RunResult
 
 
@@ -24,6 +22,8 @@ def refuse_unwritable(path: Path | None, what: str = "report") -> None:
     """Raise if a file cannot be written there (None: no file is wanted); folders that are missing are made."""
     if path is None:
         return
+    if what == "report" and path.suffix.lower() not in ("", ".html", ".htm"):
+        raise InputError(f"{path}: a report is an HTML page; name it {path.stem}.html")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -63,7 +63,7 @@ def _no_folder(folder: Path, why: str | None) -> InputError:
     return InputError(f"{folder}: cannot write the run ({why}); name a writable folder")
 
 
-_TABLES: dict[str, Any] = {
+TABLES: dict[str, Any] = {
     "jobs": schemas.JOBS,
     "iterations": schemas.ITERATIONS,
     "links": schemas.LINKS,
@@ -72,47 +72,21 @@ _TABLES: dict[str, Any] = {
     "segments": schemas.SEGMENTS,
     "link_series": schemas.LINK_SERIES,
 }
-_FACTS = tuple(f.name for f in fields(RunResult) if f.name not in _TABLES)
-_FORMAT = 1  # version of run.json
-
-
-def write_outputs(run: RunResult, out_dir: str | Path) -> dict[str, Path]:
-    """Write everything about a run into a folder (made if missing); returns the path of each file by its name."""
-    from weft.results.report import write_report
-    from weft.results.timeline import write_timeline
-
-    folder = Path(out_dir)
-    refuse_unwritable_folder(folder)
-    try:
-        written = {f"{name}.parquet": folder / f"{name}.parquet" for name in _TABLES}
-        for name in _TABLES:
-            getattr(run, name).write_parquet(written[f"{name}.parquet"], compression="zstd")
-        facts = {"format": _FORMAT, **{name: getattr(run, name) for name in _FACTS}}
-        written["run.json"] = _write_json(folder / "run.json", facts)
-        written["summary.json"] = _write_json(folder / "summary.json", summary(run))
-    except OSError as error:
-        raise InputError(f"{folder}: cannot write the run ({error.strerror}); name a writable folder") from None
-    written["report.html"] = write_report(folder / "report.html", run)
-    written["timeline.json"] = write_timeline(folder / "timeline.json", run)
-    return written
+FACTS = tuple(f.name for f in fields(RunResult) if f.name not in TABLES)
+FORMAT = 1  # version of run.json
 
 
 def load_run(out_dir: str | Path) -> RunResult:
     """The run that `write_outputs` wrote into a folder."""
     folder = Path(out_dir)
     facts = _read_facts(folder / "run.json")
-    tables: dict[str, Any] = {name: _read_table(folder / f"{name}.parquet", schema) for name, schema in _TABLES.items()}
+    tables: dict[str, Any] = {name: _read_table(folder / f"{name}.parquet", schema) for name, schema in TABLES.items()}
     facts["notes"] = tuple(facts.get("notes", ()))
     facts["server_of_gpu"] = tuple(facts.get("server_of_gpu", ()))
     try:
         return RunResult(**tables, **facts)
     except TypeError as error:
         raise InputError(f"{folder / 'run.json'}: {error}; write the run again with this version of weft") from None
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> Path:
-    path.write_text(json.dumps(value, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    return path
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
@@ -122,8 +96,8 @@ def _read_facts(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not there; give a folder written by weft simulate --out") from None
     except ValueError:
         raise InputError(f"{path}: not valid JSON; run weft simulate --out again") from None
-    if not isinstance(facts, dict) or facts.pop("format", None) != _FORMAT:
-        raise InputError(f"{path}: field format is not {_FORMAT}; write the run again with this version of weft")
+    if not isinstance(facts, dict) or facts.pop("format", None) != FORMAT:
+        raise InputError(f"{path}: field format is not {FORMAT}; write the run again with this version of weft")
     return facts
 
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 # One row per submitted job. Times are absolute simulation seconds; null where it did not happen.
 # queueing_s: time waiting for GPUs (all waits, restarts included); run_s: time holding GPUs; comm_s: exposed
@@ -67,9 +72,26 @@ class RunResult:
     adjustments: dict[str, int] = field(default_factory=dict)  # times a gate re-aligned a job, where it did
     foreign_bytes_per_s: float | None = None  # mean goodput of all foreign traffic; None: there was none
 
+    def summary(self) -> dict[str, Any]:
+        """The run in numbers, as `weft simulate --json` prints them."""
+        from weft.results.metrics import summary
+
+        return summary(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The jobs for pandas, which must be installed."""
+        from weft.results.export import as_pandas
+
+        return as_pandas(self.jobs)
+
+    def plot(self, what: str = "jct") -> Figure:
+        """A figure: jct, iterations or load."""
+        from weft.results.export import figure
+
+        return figure(what, [self], {})
+
     def _repr_html_(self) -> str:
         """The run's summary as an HTML table: what a notebook shows."""
         from weft.results.html import notebook_summary
-        from weft.results.metrics import summary
 
-        return notebook_summary(summary(self))
+        return notebook_summary(self.summary())

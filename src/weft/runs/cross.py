@@ -17,16 +17,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from weft.core.capabilities import refuse
+from weft.core.refusal import refuse
 from weft.core.stack import Stack
 from weft.errors import EngineError, InputError, StackError, WeftError
-from weft.runs.executors import run_all
-from weft.runs.kept import identity
 from weft.runs.prepare import compile_kernels
-from weft.runs.run import Progress, Say, Source, run_stack, seeds_of
+from weft.runs.run import Progress, Say, Source, Task, run_grid, run_task, seeds_of
 from weft.scenario import Scenario
 from weft.scenario.build import Layers as Named
-from weft.scenario.build import build_cluster, build_stack, build_workload, check, physics
+from weft.scenario.build import build, build_stack
 from weft.sim.world import SimWorld
 from weft.stacks.combinations import Combination, combinations, policies_in
 
@@ -118,9 +116,10 @@ def cross(
     compile_kernels(on_compile)
     if on_plan is not None:
         on_plan(len(fits), len(skipped), runs)
-    tasks = [_Task(given, one, seed) for seed in numbers for one in fits]
-    found = _run(tasks, workers, on_progress or (lambda done, total: None), on_estimate)
-    failed = {one: words for one in fits for words in found[one] if isinstance(words, str)}
+    tasks = [Task(given, Named(one.name), seed, part=("summary",)) for seed in numbers for one in fits]
+    outcomes = _run(tasks, workers, on_progress or (lambda done, total: None), on_estimate)
+    found = {one: outcomes[i :: len(fits)] for i, one in enumerate(fits)}
+    failed = {one: _without_name(words, one) for one in fits for words in found[one] if isinstance(words, str)}
     summaries = {one: tuple(s for s in found[one] if not isinstance(s, str)) for one in fits if one not in failed}
     if not summaries:
         raise StackError(f"compare --all: every combination failed; the first because {failed[fits[0]]}")
@@ -151,15 +150,13 @@ class Objections:
     """What the simulated world has against a stack, asked of the world itself."""
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        self.cluster = build_cluster(scenario, seed)
-        check(scenario, self.cluster)
-        self.network, self.run = physics(scenario, seed)
+        self.of = build(scenario, seed)
         self._paced: dict[tuple[bool, str], str] = {}
 
     def to(self, stack: Stack, pace: str) -> None:
         """Raise StackError if the stack cannot run."""
         shared = stack.planner.shares_gpus
-        world = SimWorld(self.cluster, [], self.network, self.run, shared_gpus=shared)
+        world = SimWorld(self.of.cluster, [], self.of.network, self.of.run, shared_gpus=shared)
         refuse(stack, world)
         if stack.interleave.shifts:
             world.estimates.check_traffic()
@@ -183,69 +180,43 @@ def _without_name(reason: str, one: Combination) -> str:
     return re.sub(rf"[^\s/]+/(?={re.escape(one.place)}[\s:])", "", short) if one.place else short
 
 
-@dataclass(frozen=True)
-class _Task:
-    """One run to do, as it is sent to a worker."""
-
-    scenario: Scenario
-    combination: Combination
-    seed: int
-
-    def identity(self) -> str | None:
-        """The key that the summary of the run is kept under."""
-        return identity(self.scenario, self.combination, self.combination.stack(), self.seed, record=False)
-
-    def again(self, outcome: Mapping[str, Any] | str) -> Mapping[str, Any] | str:
-        """A summary that was kept, under the name that the scenario has now."""
-        return outcome if isinstance(outcome, str) else {**outcome, "scenario": self.scenario.name}
-
-
-def _attempt(task: _Task) -> Mapping[str, Any] | str:
+def _attempt(task: Task) -> Mapping[str, Any] | str:
     """The summary of a run, or why there is none."""
     from weft.results.metrics import summary
     from weft.results.windows import binned
 
     try:
-        run = run_stack(task.scenario, task.combination.stack(), task.seed)
+        run = run_task(task)
     except EngineError:
         raise
     except WeftError as error:
-        return _without_name(str(error).removeprefix(f"{task.scenario.where}: "), task.combination)
+        return str(error).removeprefix(f"{task.scenario.where}: ")
     return summary(run) | ({"bins": binned(run.jobs)} if task.scenario.is_recorded else {})
 
 
 def _run(
-    tasks: Sequence[_Task], workers: int | None, tell: Progress, on_estimate: Estimate | None
-) -> dict[Combination, list[Mapping[str, Any] | str]]:
-    """Run all tasks; returns what came of each, by combination and in the order of the seeds.
+    tasks: Sequence[Task], workers: int | None, tell: Progress, on_estimate: Estimate | None
+) -> list[Mapping[str, Any] | str]:
+    """Run all tasks; returns what came of each.
 
     If there are many, a few from all over the list are done first, and the time of the others is estimated from them.
     """
     tell(0, len(tasks))
-    done: dict[int, Mapping[str, Any] | str] = {}
-    everything = list(range(len(tasks)))
-    sample = everything[:: max(1, len(tasks) // SAMPLE)]
-    rounds = [everything]
-    if on_estimate is not None and len(tasks) > 4 * SAMPLE:
-        rounds = [sample, [i for i in everything if i not in set(sample)]]
-    for chosen in rounds:
-        for k, outcome in run_all([tasks[i] for i in chosen], workers, _attempt):
-            done[chosen[k]] = outcome
-            tell(len(done), len(tasks))
-        if on_estimate is not None and len(done) < len(tasks):
-            on_estimate(_seconds_left(list(done.values()), len(tasks) - len(done), workers, tasks[0]))
-    found: dict[Combination, list[Mapping[str, Any] | str]] = {}
-    for i, task in enumerate(tasks):
-        found.setdefault(task.combination, []).append(done[i])
-    return found
+    if on_estimate is None or len(tasks) <= 4 * SAMPLE:
+        return run_grid(tasks, workers, _attempt, tell)
+    every = max(1, len(tasks) // SAMPLE)
+    some = run_grid(tasks[::every], workers, _attempt, lambda done, _: tell(done, len(tasks)))
+    on_estimate(_seconds_left(some, len(tasks) - len(some), workers, tasks[0]))
+    others = [task for i, task in enumerate(tasks) if i % every]
+    rest = iter(run_grid(others, workers, _attempt, lambda done, _: tell(len(some) + done, len(tasks))))
+    return [some[i // every] if i % every == 0 else next(rest) for i in range(len(tasks))]
 
 
-def _seconds_left(done: Sequence[Mapping[str, Any] | str], left: int, workers: int | None, task: _Task) -> float:
+def _seconds_left(done: Sequence[Mapping[str, Any] | str], left: int, workers: int | None, task: Task) -> float:
     """How long the remaining runs will take, from what the engine took for each of these and what it takes to make the
     jobs."""
     started = perf_counter()
-    cluster = build_cluster(task.scenario, task.seed)
-    build_workload(task.scenario, cluster, task.seed)
+    _ = build(task.scenario, task.seed, task.layers).workload
     making = perf_counter() - started
     ran = [float(one["wall_s"]) for one in done if not isinstance(one, str)]
     each = making + (sum(ran) / len(ran) if ran else 0.0)

@@ -21,7 +21,8 @@ from weft.stacks.registry import make
 def compile_kernels(say: Callable[[str], None] | None = None, stacks: Sequence[Stack] = ()) -> None:
     """Compile the engine's kernels, or load them where this machine has compiled them before; `say` is told if it takes
     long. Meanwhile another process compiles what the stacks have beside them."""
-    from weft.sim.compiled.load import compile_all, is_cached
+    from weft.sim.compiled.load import is_cached
+    from weft.sim.warm import compile_all
 
     if is_cached():
         compile_all()

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft import __version__
 from weft.errors import InputError
+from weft.runs.executors import run_all
 from weft.runs.kept import identity
 from weft.runs.prepare import compile_kernels
 from weft.scenario import Scenario
-from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, check, located, physics
+from weft.scenario.build import Experiment, Layers, build, build_stack, located
 from weft.sim import few_collections
 from weft.sim import simulate as run_engine
 
 if TYPE_CHECKING:
-    from weft.core.stack import Stack
     from weft.results.run import RunResult
 
+Outcome = TypeVar("Outcome")
 Source = Scenario | str | Path | dict[str, Any]
 Say = Callable[[str], None]
 Progress = Callable[[int, int], None]  # jobs or runs done, and in all
@@ -31,17 +32,23 @@ class Task:
 
     scenario: Scenario
     layers: Layers
-    seed: int | None
-    record: bool
+    seed: int | None = None
+    record: bool = False
+    part: tuple[float | str, ...] = ()  # what is made of the run: another part is kept beside it
 
     def identity(self) -> str | None:
-        """The key that the run is kept under."""
+        """The key that its outcome is kept under."""
         seed = self.scenario.run.seed if self.seed is None else self.seed
-        return identity(self.scenario, self.layers, build_stack(self.scenario, self.layers), seed, self.record)
+        key = identity(self.scenario, self.layers, build_stack(self.scenario, self.layers), seed, self.record)
+        return None if key is None else "-".join((key, *map(str, self.part)))
 
-    def again(self, run: RunResult) -> RunResult:
-        """A run that was kept, under the name and with the text that the scenario has now."""
-        return replace(run, scenario=self.scenario.name, scenario_text=self.scenario.text)
+    def again(self, outcome: Any) -> Any:
+        """An outcome that was kept, under the name and with the text that the scenario has now."""
+        if isinstance(outcome, dict) and "scenario" in outcome:
+            return {**outcome, "scenario": self.scenario.name}
+        if hasattr(outcome, "scenario_text"):
+            return replace(outcome, scenario=self.scenario.name, scenario_text=self.scenario.text)
+        return outcome
 
 
 def seeds_of(scenario: Scenario, given: int | Sequence[int] | None) -> list[int]:
@@ -61,35 +68,44 @@ def check_seed(seed: int) -> None:
         raise InputError(f"seed {seed} is out of range; give 0 to 2^63 - 1")
 
 
-def run_task(task: Task, on_compile: Say | None = None, on_progress: Progress | None = None) -> RunResult:
+def run_task(task: Task) -> RunResult:
     """One run of a task."""
-    scenario, seed = task.scenario, task.scenario.run.seed if task.seed is None else task.seed
-    stack = build_stack(scenario, task.layers)
-    return run_stack(scenario, stack, seed, record=task.record, on_compile=on_compile, on_progress=on_progress)
+    return run_experiment(build(task.scenario, task.seed, task.layers), record=task.record)
 
 
-def run_stack(
-    scenario: Scenario,
-    stack: Stack,
-    seed: int,
+def run_grid(
+    tasks: Sequence[Task], workers: int | None, do: Callable[[Task], Outcome], tell: Progress | None = None
+) -> list[Outcome]:
+    """What came of every task, in their order; `tell` hears how many are done."""
+    found: dict[int, Outcome] = {}
+    for i, outcome in run_all(tasks, workers, do):
+        found[i] = outcome
+        if tell is not None:
+            tell(len(found), len(tasks))
+    return [found[i] for i in range(len(tasks))]
+
+
+def run_experiment(
+    experiment: Experiment,
     *,
     record: bool = False,
     on_compile: Say | None = None,
     on_progress: Progress | None = None,
 ) -> RunResult:
-    """One run: builds what the scenario says, compiles the engine if need be, and hands over."""
-    cluster = build_cluster(scenario, seed)
-    check(scenario, cluster)
+    """One run: compiles the engine if need be, draws the jobs, and hands over."""
+    scenario, stack = experiment.scenario, experiment.stack
     compile_kernels(on_compile, [stack])
-    network, circumstances = physics(scenario, seed)
     with few_collections():
-        workload = build_workload(scenario, cluster, seed, network)
+        workload = experiment.workload
     with located(scenario.where):
-        run = run_engine(cluster, workload.jobs, stack, network, circumstances, record=record, on_progress=on_progress)
+        found = run_engine(
+            experiment.cluster, workload.jobs, stack, experiment.network, experiment.run, record=record,
+            on_progress=on_progress,
+        )  # fmt: skip
     return replace(
-        run,
+        found,
         scenario=scenario.name,
-        notes=(*workload.notes, *run.notes),
+        notes=(*workload.notes, *found.notes),
         scenario_text=scenario.text,
         version=__version__,
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from math import ceil, inf
-from pathlib import Path
 from re import sub
 
 from weft.errors import InputError, ScenarioError
@@ -40,6 +38,32 @@ class Layers:
     place: str | None = None
     interleave: str | None = None
     pace: str | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a scenario comes to at a seed: all that a run is made of."""
+
+    scenario: Scenario
+    seed: int
+    stack: Stack
+    cluster: Cluster
+    network: NetworkSpec
+    run: RunSpec
+
+    @cached_property
+    def workload(self) -> Workload:
+        """The jobs, drawn when they are asked for."""
+        return build_workload(self.scenario, self.cluster, self.seed, self.network)
+
+
+def build(scenario: Scenario, seed: int | None = None, stack: Layers | Stack | None = None) -> Experiment:
+    """What a scenario comes to, at its own seed and with its own stack or at others. What cannot run is refused."""
+    seed = scenario.run.seed if seed is None else seed
+    made = stack if isinstance(stack, Stack) else build_stack(scenario, stack or Layers())
+    cluster = build_cluster(scenario, seed)
+    check(scenario, cluster)
+    return Experiment(scenario, seed, made, cluster, *physics(scenario, seed))
 
 
 @contextmanager
@@ -88,7 +112,9 @@ def build_workload(
 
     @cache
     def profile_of(model: str, gpus: int) -> Profile:
-        return zoo.profile(_model(scenario, model), gpus, gpu=cluster.gpu, overlap=scenario.workload.overlap)
+        return zoo.profile(
+            zoo.in_folder(model, scenario.folder), gpus, gpu=cluster.gpu, overlap=scenario.workload.overlap
+        )
 
     @cache
     def with_batch(name: str, gpus: int, batch: int | None) -> Profile:
@@ -96,7 +122,7 @@ def build_workload(
         return zoo.profile(name, gpus, batch=batch, gpu=cluster.gpu, overlap=scenario.workload.overlap)
 
     def rescaled(model: str, gpus: int, asked: int, share: float | None) -> Profile:
-        name, batch = _model(scenario, model), profile_of(model, asked).batch
+        name, batch = zoo.in_folder(model, scenario.folder), profile_of(model, asked).batch
         replicas = zoo.replicas(name, gpus)
         if share is None or replicas != gpus:  # the batch of a replica of several GPUs is left alone
             share = zoo.replicas(name, asked) / replicas
@@ -182,7 +208,7 @@ def check(scenario: Scenario, cluster: Cluster) -> None:
             zoo.find_gpu(cluster.gpu)
     with located(f"{scenario.where}: workload.models"):
         for model in spec.models:
-            zoo.check(_model(scenario, model))
+            zoo.check(zoo.in_folder(model, scenario.folder))
 
 
 def _check_foreign(scenario: Scenario, cluster: Cluster) -> None:
@@ -198,16 +224,6 @@ def _check_foreign(scenario: Scenario, cluster: Cluster) -> None:
                 )
     if scenario.network.cross_traffic is not None and len(names) < 2:
         raise ScenarioError(f"{scenario.where}: network.cross_traffic needs two servers; enlarge the cluster")
-
-
-def _model(scenario: Scenario, name: str) -> str:
-    """A model as the zoo knows it: a file's path starts in the scenario's folder, or else in that of WEFT_TRACES."""
-    if not zoo.is_path(name):
-        return name
-    store, file = os.environ.get("WEFT_TRACES"), zoo.without(name)
-    if store and not (scenario.folder / file).exists() and (Path(store) / file).exists():
-        return str(Path(store) / name)
-    return str(scenario.folder / name)
 
 
 def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:

@@ -81,9 +81,14 @@ def changed(scenario: Scenario, setting: Setting, option: str = "--set") -> Scen
     return scenario.again(data, f"{option} {named(setting)}")
 
 
-def sweep(scenario: Scenario, texts: Sequence[str]) -> list[tuple[Setting, Scenario]]:
+def sweep(scenario: Scenario, texts: Sequence[str] | Mapping[str, Sequence[Any]]) -> list[tuple[Setting, Scenario]]:
     """The scenario at every combination of values."""
-    points = [_resolved(scenario, setting, "--set") for setting in settings(texts)]
+    if isinstance(texts, Mapping):
+        keys = [_full_key(key, "sweep") for key in texts]
+        asked: list[Setting] = [dict(zip(keys, values, strict=True)) for values in product(*texts.values())]
+    else:
+        asked = settings(texts)
+    points = [_resolved(scenario, setting, "--set") for setting in asked]
     return [(point, changed(scenario, point)) for point in points]
 
 

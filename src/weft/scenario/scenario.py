@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, PrivateAttr
 
+from weft.errors import ScenarioError, quoted
 from weft.scenario.problems import checked, read_toml
 from weft.scenario.sections import ClusterSection, Count, NetworkSection, RunSection, Section, StackSection
 from weft.workload.generators.spec import WorkloadSpec
@@ -40,7 +43,7 @@ class Scenario(Section):
         if isinstance(source, dict):
             return _checked(source, None)
         path = _by_name(source)
-        return _checked(read_toml(path), path)
+        return _without_code(_checked(read_toml(path), path))
 
     @staticmethod
     def load_site(source: str | Path) -> Scenario:
@@ -83,6 +86,26 @@ class Scenario(Section):
     def folder(self) -> Path:
         """Files that it names are looked up from here."""
         return self._path.parent if self._path else Path()
+
+
+def trusted(folder: Path) -> bool:
+    """Whether code that files in this folder name may run: it lies in a folder that WEFT_TRUST lists."""
+    listed = [Path(text).expanduser().resolve() for text in os.environ.get("WEFT_TRUST", "").split(os.pathsep) if text]
+    here = folder.resolve()
+    return any(one == here or one in here.parents for one in listed)
+
+
+def _without_code(scenario: Scenario) -> Scenario:
+    """Refuse a scenario that has policies in Python files run: it may be somebody else's."""
+    said = {f"stack.{key}": text for key, text in (scenario.stack.model_dump() if scenario.stack else {}).items()}
+    said |= {f"compare.stacks[{i}]": text for i, text in enumerate(scenario.compare.stacks if scenario.compare else ())}
+    for key, text in said.items():
+        if re.search(r"\.py(:|$)", text or "") and not trusted(scenario.folder):
+            raise ScenarioError(
+                f"{scenario.where}: {key} = {quoted(text)} is code in a file, and the scenario may be somebody "
+                "else's; read it, then add --allow-code, or list its folder in WEFT_TRUST"
+            )
+    return scenario
 
 
 def _by_name(source: str | Path) -> Path:

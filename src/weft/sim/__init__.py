@@ -35,6 +35,7 @@ def simulate(
 
     `record` keeps link loads over time and the first tasks, for reports and timelines.
     """
+    from weft.core.blame import watching
     from weft.core.cycle import Core
     from weft.core.journal import MemoryJournal
     from weft.core.loop import run as drive
@@ -58,7 +59,7 @@ def simulate(
 
     core.stack.interleave.prepare()
     began = time.perf_counter()
-    with few_collections():
+    with few_collections(), watching(core):
         drive(core, world, run.until_s, progress if on_progress is not None else None)
         world.close()
         run_result = make_result(world, journal, stack.name, time.perf_counter() - began)

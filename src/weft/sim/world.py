@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.core.capabilities import Capabilities
+from weft.core.world import World
 from weft.errors import EngineError
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted
@@ -23,12 +24,13 @@ from weft.model.job import Job
 from weft.model.plan import Decision, Placement, SetGate, Start, Stop
 from weft.model.reason import Why, because, speak
 from weft.model.view import Estimate, Fact, Spread
+from weft.network.estimates import Estimates
 from weft.policies.pace.base import Pace
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.foreign import Others, refuse_without_links, there_are_others
 from weft.sim.lower import Lowering
-from weft.sim.outcome import JobRecord, Span
 from weft.sim.played import PlayedTraffic
+from weft.sim.records import JobRecord, Span
 from weft.sim.spec import NetworkSpec, RunSpec, estimates, slowest_worker
 
 _SAMPLES = 400  # link loads are kept at no more moments than this
@@ -36,7 +38,7 @@ _TRAFFIC = 50_000  # placements whose traffic is remembered
 _PROBE = 0.01  # relative stretch of computing, used to see how an iteration responds to it
 
 
-class SimWorld:
+class SimWorld(World):
     """See the module."""
 
     name = "simulated"
@@ -59,7 +61,7 @@ class SimWorld:
         links = network.sharing == "max-min" and network.cost is None
         self.capabilities = replace(type(self).capabilities, others=links and there_are_others(network))
         self.lowering = Lowering(cluster, network, shared_gpus)
-        self.estimates = estimates(cluster, network)
+        self._alone = estimates(cluster, network)
         self._ids = [job.id for job in jobs]
         self.records = {job.id: JobRecord(job, uid) for uid, job in enumerate(jobs)}
         self.n_finished = 0
@@ -82,6 +84,11 @@ class SimWorld:
         self.why_exact = ""  # why nothing is skipped or estimated, if that is so
         self._traffic: dict[tuple[str, Placement], Traffic] = {}
         self._played: PlayedTraffic | None = None  # where a pace opens collectives
+
+    @property
+    def estimates(self) -> Estimates:
+        """How fast jobs run alone on this network."""
+        return self._alone
 
     @property
     def restart_s(self) -> float:
@@ -157,7 +164,7 @@ class SimWorld:
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job alone on the network."""
-        return self.estimates.of(job.profiles[workers], job.model, spread)
+        return self._alone.of(job.profiles[workers], job.model, spread)
 
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         """What a job sends over each link on these GPUs, alone; jitter and stragglers as a profile would show them."""
@@ -169,7 +176,7 @@ class SimWorld:
 
     def _measured(self, job: Job, gpus: Placement) -> Traffic:
         profile, uid = job.profiles[len(gpus)], self.records[job.id].uid
-        found = self.estimates.traffic(profile, gpus, uid)
+        found = self._alone.traffic(profile, gpus, uid)
         run = self.spec
         noisy = run.jitter > 0.0 or run.stragglers > 0.0
         mean, spread = 1.0, 0.0
@@ -180,7 +187,7 @@ class SimWorld:
             return replace(self._played.of(found, program, mean), spread_s=profile.compute_s * spread)
         if not noisy:
             return found
-        slower = self.estimates.seconds(profile, gpus, job.model, uid, 1.0 + _PROBE) - found.iteration_s
+        slower = self._alone.seconds(profile, gpus, job.model, uid, 1.0 + _PROBE) - found.iteration_s
         return replace(
             found,
             iteration_s=found.iteration_s + slower / _PROBE * (mean - 1.0),

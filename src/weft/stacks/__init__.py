@@ -19,7 +19,7 @@ from weft.policies.order.base import Order
 from weft.policies.place.base import Place
 from weft.policies.place.pattern import HD
 from weft.policies.planners.base import Planner
-from weft.stacks.registry import WRAPS, is_file, make
+from weft.stacks.registry import WRAPS, apart, is_file, make
 from weft.stacks.registry import names as policy_names
 from weft.stacks.suited import adaptive
 
@@ -171,8 +171,9 @@ def describe(name: str) -> dict[str, str]:
         layers = {"planner": name}
     else:
         raise StackError(f"there is no stack {quoted(name)}{near(name, names(), '`weft stacks` lists them')}")
-    defaults = {k: v for k, v in _DEFAULT.items() if "planner" not in layers or k not in ("order", "place")}
-    return {**defaults, **layers}
+    if "planner" in layers:
+        return {"planner": layers["planner"], **{k: layers.get(k, _DEFAULT[k]) for k in ("interleave", "pace")}}
+    return {**_DEFAULT, **layers}
 
 
 def _layers_of(name: str) -> dict[str, str] | None:
@@ -237,12 +238,7 @@ def _split(name: str) -> tuple[str, dict[str, str]]:
     base, bracket, text = name.partition("[")
     if not bracket:
         return name, {}
-    parts: list[str] = []
-    for part in text.removesuffix("]").split(","):
-        if parts and ":" in parts[-1] and part.partition("=")[0] not in _DEFAULT:
-            parts[-1] += f",{part}"  # a policy's own settings: pace=flow:slot=30ms,delay=6ms
-        else:
-            parts.append(part)
+    parts = apart(text.removesuffix("]"), lambda part, last: ":" not in last or part.partition("=")[0] in _DEFAULT)
     changes = dict(part.partition("=")[::2] for part in parts)
     if not text.endswith("]") or not all(changes.values()):
         raise StackError(f"stack {name}: write what is replaced as NAME[place=ff] or NAME[place=ff,pace=fair]")

@@ -15,7 +15,7 @@ from itertools import product
 from weft.core.stack import Stack
 from weft.errors import StackError, near
 from weft.stacks import resolve
-from weft.stacks.registry import ELSEWHERE, WRAPS, is_file, make
+from weft.stacks.registry import ELSEWHERE, WRAPS, apart, is_file, make
 from weft.stacks.registry import names as policy_names
 
 _HOW = r"^((even|dealt(/[a-z-]+)?):)*"  # what may stand before the name of a place: see stacks.py
@@ -76,15 +76,11 @@ def policies_in(layer: str, texts: Sequence[str]) -> list[str]:
     """The policies that options name: `a,b`, each known in the layer. Commas of a parameter stay where they are."""
     known = set(policy_names(layer))
     begins = known.union(WRAPS) if layer == "place" else known
-    found: list[str] = []
-    for text in texts:
-        fresh = True
-        for part in text.split(","):
-            if not fresh and found and not is_file(part) and re.split("[:/]", part)[0] not in begins:
-                found[-1] += f",{part}"
-            else:
-                found.append(part)
-            fresh = False
+    found = [
+        one
+        for text in texts
+        for one in apart(text, lambda part, _: is_file(part) or re.split("[:/]", part)[0] in begins)
+    ]
     for one in found:
         inner = re.sub(_HOW, "", one) if layer == "place" else one
         if not one:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -139,6 +139,18 @@ def files_from(*folders: Path) -> Iterator[None]:
 def is_file(text: str) -> bool:
     """Whether a policy is written as a class in a file: `my_policy.py:MyPlace`."""
     return text.partition(":")[0].endswith(".py")
+
+
+def apart(text: str, begins: Callable[[str, str], bool]) -> list[str]:
+    """What stands between commas. A piece that begins nothing, given the one before it, are settings of that one:
+    `pace=flow:slot=30ms,delay=6ms`."""
+    found: list[str] = []
+    for piece in text.split(","):
+        if found and not begins(piece, found[-1]):
+            found[-1] += f",{piece}"
+        else:
+            found.append(piece)
+    return found
 
 
 def make(layer: str, text: str) -> Any:

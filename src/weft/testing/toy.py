@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from weft.core.capabilities import Capabilities
+from weft.core.world import World
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
 from weft.model.job import Job
@@ -84,7 +85,7 @@ class _Assignment:
 _Entry = tuple[float, int, str, Event | _Assignment]  # time, order of entry, what happens, to whom
 
 
-class ToyWorld:
+class ToyWorld(World):
     """A world for tests: one seed, one result; `log` is every event it reported."""
 
     name = "toy"

@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testkit.toys import running
 from weft.core.cycle import Core
 from weft.core.layered import Layered
 from weft.core.loop import run
 from weft.core.stack import Stack
 from weft.errors import DecisionError
-from weft.model import Hold, Job, Placement, Start, Started, State, Stop, Stopped, Submitted
+from weft.model import Hold, Job, Start, Started, State, Stop, Stopped, Submitted
 from weft.model.view import ClusterView, JobView, Offer
 from weft.policies.order.base import Claim, Order, Ranking
 from weft.policies.order.fifo import Fifo
@@ -53,18 +54,6 @@ class Counting(FirstFit):
         return Answer(None, "no single server has room", state, view.now + 60.0)
 
 
-def running(planner: Layered, **placed: Placement) -> Core:
-    """A core in which these jobs run, of 100 iterations each."""
-    jobs = [toy_job(name, len(gpus), 100) for name, gpus in placed.items()]
-    world = ToyWorld(toy_cluster(), jobs)
-    core = Core(Stack("x", planner), world)
-    core.confirm(world.next_events(None))
-    for name, gpus in placed.items():
-        core.table.starting(name, gpus, None)
-    core.confirm(world.apply([Start(name, gpus, "") for name, gpus in placed.items()]))
-    return core
-
-
 def decided(core: Core, *jobs: Job) -> list[Any]:
     decisions = core.step(1.0, [Submitted(1.0, job) for job in jobs])
     return [(type(d).__name__, d.job) for d in decisions if not isinstance(d, Hold)]
@@ -77,19 +66,17 @@ def claims(*names: str, gpus: int = 4) -> list[Claim]:
     return [Claim(name, gpus, "told") for name in names]
 
 
-def test_the_worst_ranked_gives_way() -> None:
-    core = running(Layered(Told(*claims("new", "c", "a", "d", "b")), FirstFit()), **FULL)
-    assert decided(core, toy_job("new", 4)) == [("Stop", "b")]
-
-
-def test_a_running_job_that_ranks_better_stays() -> None:
-    core = running(Layered(Told(*claims("c", "a", "d", "b", "new")), FirstFit()), **FULL)
-    assert decided(core, toy_job("new", 4)) == []
-
-
-def test_a_running_job_without_a_claim_goes_first() -> None:
-    core = running(Layered(Told(*claims("new", "a", "b", "c")), FirstFit()), **FULL)
-    assert decided(core, toy_job("new", 4)) == [("Stop", "d")]
+@pytest.mark.parametrize(
+    ("ranked", "gives_way"),
+    [
+        ("new c a d b", ["b"]),  # the worst ranked
+        ("c a d b new", []),  # who ranks better stays
+        ("new a b c", ["d"]),  # who has no claim goes first
+    ],
+)
+def test_who_gives_way(ranked: str, gives_way: list[str]) -> None:
+    core = running(Layered(Told(*claims(*ranked.split())), FirstFit()), **FULL)
+    assert decided(core, toy_job("new", 4)) == [("Stop", name) for name in gives_way]
 
 
 def test_nobody_gives_way_to_a_claim_that_is_not_urgent() -> None:

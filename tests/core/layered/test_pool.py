@@ -2,16 +2,17 @@ from typing import Any
 
 import pytest
 
+from testkit.toys import running
 from weft.core.cycle import Core
 from weft.core.layered import Layered
 from weft.core.stack import Stack
-from weft.model import Hold, Placement, Start, State, Submitted
+from weft.model import Hold, Placement, State, Submitted
 from weft.model.reason import because
 from weft.model.view import ClusterView, JobView, Offer
 from weft.policies.order.base import Claim, Order, Ranking
 from weft.policies.place.base import Answer
 from weft.policies.place.best_fit import BestFit
-from weft.testing import ToyWorld, toy_cluster, toy_job
+from weft.testing import toy_job
 
 
 class Pooled(Order):
@@ -28,14 +29,7 @@ class Pooled(Order):
 
 
 def core_of(order: Order, **placed: Placement) -> Core:
-    jobs = [toy_job(name, len(gpus), 100) for name, gpus in placed.items()]
-    world = ToyWorld(toy_cluster(), jobs)  # four servers of four GPUs
-    core = Core(Stack("x", Layered(order, BestFit())), world)
-    core.confirm(world.next_events(None))
-    for name, gpus in placed.items():
-        core.table.starting(name, gpus, None)
-    core.confirm(world.apply([Start(name, gpus, "") for name, gpus in placed.items()]))
-    return core
+    return running(Layered(order, BestFit()), **placed)
 
 
 def decided(core: Core, **waiting: int) -> list[tuple[str, str, str]]:

@@ -32,7 +32,7 @@ def test_the_outcome_is_the_same(busy: set[int], waiting: list[tuple[int, int]],
         table.take(Submitted(0.0, toy_job(f"w{i}", gpus, iterations=iterations)))
     view = View(table, world, 0)
     view.iterations_left = lambda job_id: table.jobs[job_id].job.iterations  # type: ignore[method-assign]
-    order, place = ShortestRemainingServiceFirst(preemptive), BestFit()
+    order, place = ShortestRemainingServiceFirst("preemptive" if preemptive else "service"), BestFit()
     outcomes = [serve(view, order.rank(view, {}), place, {}, once=once) for once in (False, True)]
     assert outcomes[0] == outcomes[1]
     assert view._passes is None

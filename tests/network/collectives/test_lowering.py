@@ -1,4 +1,3 @@
-import sys
 from collections import Counter
 from itertools import pairwise
 
@@ -7,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import examples
+from testkit.toys import calls
 from tests.network.collectives.forms import CLOSED_FORMS, closed_form, lower, nic_links, ring_order
 from weft.errors import InputError
 from weft.model.cluster import Cluster
@@ -266,15 +266,4 @@ def test_a_ring_of_64_gpus_is_lowered_in_a_few_calls() -> None:
     cluster = leaf_spine(16, 8, Machine(8, intra_server_gbps=300), oversubscription=2.0)
     placement = tuple(range(64))
     lower("ring", 1e8, placement, cluster, flow_key=7)
-    calls = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        lower("ring", 1e8, placement, cluster, flow_key=8)
-    finally:
-        sys.setprofile(None)
-    assert 0 < calls < 10 * len(placement)
+    assert 0 < calls(lambda: lower("ring", 1e8, placement, cluster, flow_key=8)) < 10 * len(placement)

@@ -107,15 +107,6 @@ BAD_CONF = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), BAD_CONF)
-def test_malformed_topology_conf_is_refused_with_file_and_line(text: str, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        parse_slurm_topology(text, "my.conf")
-    assert message in str(caught.value)
-    assert str(caught.value).startswith("my.conf")
-    assert "\n" not in str(caught.value)
-
-
 def test_rack_csv() -> None:
     text = "node,rack,gpus,nic_gbps\n# a comment\na,r1,4,100\nb,r2,,\n\nc,r1,8,50\n"
     cluster = parse_rack_csv(text, machine=Machine(2, nic_gbps=25), oversubscription=2.0, spines=1)
@@ -152,12 +143,18 @@ BAD_CSV = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), BAD_CSV)
-def test_malformed_csv_is_refused_with_file_and_line(text: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("parse", "name", "text", "message"),
+    [(parse_slurm_topology, "my.conf", *bad) for bad in BAD_CONF]
+    + [(parse_rack_csv, "my.csv", *bad) for bad in BAD_CSV],
+)
+def test_malformed_files_are_refused_with_file_and_line(
+    parse: Callable[[str, str], Cluster], name: str, text: str, message: str
+) -> None:
     with pytest.raises(InputError) as caught:
-        parse_rack_csv(text, "my.csv")
+        parse(text, name)
     assert message in str(caught.value)
-    assert str(caught.value).startswith("my.csv")
+    assert str(caught.value).startswith(name)
     assert "\n" not in str(caught.value)
 
 

@@ -1,26 +1,10 @@
 import pytest
 
-from weft.core.cycle import Core
-from weft.core.loop import run
+from testkit.toys import Move, moves, played
 from weft.errors import StackError
-from weft.model import Hold, Start, Stop
+from weft.model import Start, Stop
 from weft.policies.order.las import LeastAttainedService, QueuedLeastAttainedService
-from weft.stacks import resolve
-from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
-
-
-@pytest.mark.parametrize("lease", [None, "5"])
-def test_continuous_conforms(lease: str | None) -> None:
-    check_order(lambda: LeastAttainedService.from_text(lease), range(3))
-
-
-@pytest.mark.parametrize("thresholds", [None, "10/50"])
-def test_queues_conform(thresholds: str | None) -> None:
-    check_order(lambda: QueuedLeastAttainedService.from_text(thresholds), range(3))
-
-
-def moves(core: Core) -> list[tuple[float, type, str]]:
-    return [(t, type(d), d.job) for _, t, d in core.journal.entries if not isinstance(d, Hold)]  # type: ignore[attr-defined]
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def test_continuous_by_hand() -> None:
@@ -30,8 +14,7 @@ def test_continuous_by_hand() -> None:
     is done; a and b have 40 each: a by submission, until 35. Then b, with 2 s left.
     """
     world = ToyWorld(toy_cluster(1, 1, 4), [toy_job("a", 4, 15), toy_job("b", 4, 12), toy_job("c", 2, 10)])
-    core = Core(resolve("tiresias:10"), world)
-    run(core, world)
+    core = played(world, "tiresias:10")
     assert moves(core) == [
         (0.0, Start, "a"), (10.0, Stop, "a"), (10.0, Start, "b"), (20.0, Stop, "b"), (20.0, Start, "c"),
         (30.0, Start, "a"), (35.0, Start, "b"),
@@ -45,8 +28,7 @@ def test_queues_by_hand() -> None:
     first queue: b gives way at once. c ends at 28; then a goes before b (submission)."""
     jobs = [toy_job("a", 4, 15), toy_job("b", 4, 20, submit_s=2.0), toy_job("c", 4, 3, submit_s=25.0)]
     world = ToyWorld(toy_cluster(1, 1, 4), jobs)
-    core = Core(resolve("tiresias-queues:40"), world)
-    run(core, world)
+    core = played(world, "tiresias-queues:40")
     assert moves(core) == [
         (0.0, Start, "a"), (10.0, Stop, "a"), (10.0, Start, "b"), (25.0, Stop, "b"), (25.0, Start, "c"),
         (28.0, Start, "a"), (33.0, Start, "b"),
@@ -56,38 +38,30 @@ def test_queues_by_hand() -> None:
 
 def test_parameters() -> None:
     for text in ("1e-300", "0.999"):  # with leases of next to nothing, time would not pass
-        with pytest.raises(StackError, match=f"las:{text}: the lease in seconds: '{text}' must be a number from 1 on"):
+        with pytest.raises(StackError, match=f"las:{text}: {text}: it takes a number from 1"):
             LeastAttainedService.from_text(text)
     assert LeastAttainedService.from_text("1").lease_s == 1.0
-    with pytest.raises(StackError, match="threshold in GPU seconds"):
+    with pytest.raises(StackError, match="it takes a number more than 0"):
         QueuedLeastAttainedService.from_text("3200/0")
 
 
-def test_nobody_migrates() -> None:
-    """b is spread over two servers and nobody displaces it: it stays there when its lease ends, though a is gone."""
+@pytest.mark.parametrize(
+    ("stack", "more"),
+    [("tiresias:10", []), ("tiresias-racks[order=las:moving@10]", [(10.0, Stop, "b"), (10.0, Start, "b")])],
+)
+def test_a_job_moves_only_if_the_order_says_so(stack: str, more: list[Move]) -> None:
+    """b is spread over two servers and nobody displaces it. When its lease ends, a is gone: under `las:moving@10` b
+    moves to one server, else it stays."""
     jobs = [toy_job("a", 3, 5), toy_job("c", 3, 100), toy_job("b", 2, 30)]
-    world = ToyWorld(toy_cluster(1, 2, 4), jobs)
-    core = Core(resolve("tiresias:10"), world)
-    run(core, world)
-    assert moves(core) == [(0.0, Start, "a"), (0.0, Start, "c"), (0.0, Start, "b")]
-
-
-def test_a_job_moves_if_the_order_says_so() -> None:
-    """The same jobs under `las:moving@10`: b moves to one server when its lease ends."""
-    jobs = [toy_job("a", 3, 5), toy_job("c", 3, 100), toy_job("b", 2, 30)]
-    world = ToyWorld(toy_cluster(1, 2, 4), jobs)
-    core = Core(resolve("tiresias-racks[order=las:moving@10]"), world)
-    run(core, world)
-    assert moves(core)[3:] == [(10.0, Stop, "b"), (10.0, Start, "b")]
+    core = played(ToyWorld(toy_cluster(1, 2, 4), jobs), stack)
+    assert moves(core) == [(0.0, Start, "a"), (0.0, Start, "c"), (0.0, Start, "b"), *more]
 
 
 def test_short_jobs_do_not_wait_behind_long_ones() -> None:
     """The property of docs/baselines/tiresias.md: a short job runs at the next end of a lease, whoever came before."""
     jobs = [toy_job("long", 4, 500), toy_job("longer", 4, 600), toy_job("short", 4, 8, submit_s=203.0)]
     for stack in ("tiresias:10", "tiresias-queues:40"):
-        world = ToyWorld(toy_cluster(1, 1, 4), jobs)
-        core = Core(resolve(stack), world)
-        run(core, world)
+        core = played(ToyWorld(toy_cluster(1, 1, 4), jobs), stack)
         start = next(t for t, what, job in moves(core) if job == "short" and what is Start)
         assert 203.0 <= start <= 210.0
 
@@ -96,16 +70,14 @@ def test_short_jobs_do_not_wait_behind_long_ones() -> None:
 def test_ends_of_leases_that_nobody_could_take_are_not_waited_for(stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same decisions as when every end is a cycle, in fewer of them."""
 
-    def played() -> tuple[list[tuple[float, type, str]], int]:
+    def both() -> tuple[list[tuple[float, type, str]], int]:
         jobs = [toy_job(f"j{i}", 1 + (3 * i) % 4, 20 + (7 * i) % 90, submit_s=float((11 * i) % 60)) for i in range(14)]
-        world = ToyWorld(toy_cluster(1, 2, 4), [*jobs, toy_job("large", 8, 40)])
-        core = Core(resolve(stack), world)
-        run(core, world)
+        core = played(ToyWorld(toy_cluster(1, 2, 4), [*jobs, toy_job("large", 8, 40)]), stack)
         return moves(core), core.cycle
 
-    ahead, fewer = played()
+    ahead, fewer = both()
     monkeypatch.setattr("weft.policies.order.leases._AHEAD", 0)
-    one_by_one, cycles = played()
+    one_by_one, cycles = both()
     assert ahead == one_by_one
     assert fewer < cycles
 
@@ -121,9 +93,7 @@ def test_ends_that_differ_by_rounding_alone_come_due_together(monkeypatch: pytes
             toy_job("b", 3, 100, submit_s=start_s),
             toy_job("c", 3, 9, submit_s=1),
         ]
-        world = ToyWorld(toy_cluster(1, 1, 4), jobs)
-        core = Core(resolve("tiresias:10"), world)
-        run(core, world)
+        core = played(ToyWorld(toy_cluster(1, 1, 4), jobs), "tiresias:10")
         return [t for t, what, _ in moves(core) if what is Stop]
 
     ahead = stops()

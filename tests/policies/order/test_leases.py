@@ -1,7 +1,6 @@
 import pytest
 
-from weft.core.cycle import Core
-from weft.core.loop import run
+from testkit.toys import played
 from weft.core.table import Table
 from weft.core.view import View
 from weft.model import Hold, NodeDown, NodeUp, Start
@@ -9,7 +8,6 @@ from weft.model.events import Started, Submitted
 from weft.model.view import JobView
 from weft.policies.order.leases import OwnLeases
 from weft.policies.order.nw_sens import NetworkSensitive
-from weft.stacks import resolve
 from weft.stacks.registry import make
 from weft.testing import ToyWorld, toy_cluster, toy_job
 
@@ -18,8 +16,7 @@ ORDERS = ("nw-sens", "las")
 
 def starts(world: ToyWorld, order: str, place: str = "delay:no-wait") -> list[tuple[float, str]]:
     """When which job starts."""
-    core = Core(resolve("dally", order=order, place=place), world)
-    run(core, world)
+    core = played(world, "dally", order=order, place=place)
     found = [(t, d) for _, t, d in core.journal.entries if not isinstance(d, Hold)]
     return [(t, d.job) for t, d in found if isinstance(d, Start)]
 

@@ -6,11 +6,7 @@ from weft.model import Hold, Start, Submitted
 from weft.model.view import JobView
 from weft.policies.order.sjf import ShortestJobFirst
 from weft.stacks import resolve
-from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
-
-
-def test_conforms() -> None:
-    check_order(ShortestJobFirst)
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def test_shortest_first_and_the_rest_as_they_fit() -> None:

@@ -2,19 +2,14 @@ from dataclasses import replace
 
 import pytest
 
+from testkit.toys import decided, moves, played
 from weft.core.cycle import Core
-from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Hold, Start, Stop, Submitted
 from weft.model.view import JobView
 from weft.policies.order.srsf import ShortestRemainingServiceFirst
 from weft.stacks import resolve
-from weft.testing import ToyWorld, check_order, toy_cluster, toy_job
-
-
-@pytest.mark.parametrize("text", [None, "preemptive", "size", "length"])
-def test_conforms(text: str | None) -> None:
-    check_order(lambda: ShortestRemainingServiceFirst.from_text(text))
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def test_service_counts_gpus() -> None:
@@ -44,10 +39,9 @@ def test_length_is_not_service() -> None:
 
 def test_a_running_job_keeps_its_gpus() -> None:
     world = ToyWorld(toy_cluster(), [toy_job("long", 16, 100), toy_job("short", 1, 1, submit_s=5.0)])
-    core = Core(resolve("srsf"), world)
-    run(core, world)
+    core = played(world, "srsf")
     assert world.now() == 101.0
-    assert not any(isinstance(d, Stop) for _, _, d in core.journal.entries)  # type: ignore[attr-defined]
+    assert not any(isinstance(d, Stop) for _, d in decided(core))
 
 
 def test_preemptive_is_shortest_remaining_first() -> None:
@@ -58,10 +52,8 @@ def test_preemptive_is_shortest_remaining_first() -> None:
         toy_job("shorter", 16, 19, 0.5, submit_s=6.0),
     ]
     world = ToyWorld(toy_cluster(), jobs)
-    core = Core(resolve("srsf-preemptive"), world)
-    run(core, world)
-    moves = [(t, type(d), d.job) for _, t, d in core.journal.entries if not isinstance(d, Hold)]  # type: ignore[attr-defined]
-    assert moves == [
+    core = played(world, "srsf-preemptive")
+    assert moves(core) == [
         (0.0, Start, "long"), (5.0, Stop, "long"), (5.0, Start, "short"), (15.0, Start, "shorter"),
         (24.5, Start, "long"),
     ]  # fmt: skip
@@ -70,9 +62,8 @@ def test_preemptive_is_shortest_remaining_first() -> None:
 
 def test_at_a_tie_the_running_job_stays() -> None:
     world = ToyWorld(toy_cluster(), [toy_job("a", 16, 20), toy_job("b", 16, 15, submit_s=5.0)])
-    core = Core(resolve("srsf-preemptive"), world)
-    run(core, world)
-    assert not any(isinstance(d, Stop) for _, _, d in core.journal.entries)  # type: ignore[attr-defined]
+    core = played(world, "srsf-preemptive")
+    assert not any(isinstance(d, Stop) for _, d in decided(core))
 
 
 def test_turn_is_the_remaining_service() -> None:
@@ -85,7 +76,7 @@ def test_turn_is_the_remaining_service() -> None:
 
 
 def test_parameter() -> None:
-    with pytest.raises(StackError, match="write srsf, srsf:preemptive, srsf:size or srsf:length"):
+    with pytest.raises(StackError, match=r"not known|takes a (whole )?number|twice"):
         ShortestRemainingServiceFirst.from_text("2")
 
 
@@ -94,8 +85,6 @@ def test_a_running_job_gives_way_to_one_of_higher_priority_and_to_no_other() -> 
     low, high = toy_job("low", 16, 1, submit_s=5.0), toy_job("high", 16, 500, submit_s=5.0)
     for other, priority, stops in ((low, -1, False), (low, 0, True), (high, 0, False), (high, 1, True)):
         jobs = [toy_job("long", 16, 100), replace(other, priority=priority)]
-        world = ToyWorld(toy_cluster(), jobs)
-        core = Core(resolve("srsf-preemptive"), world)
-        run(core, world, 6.0)
-        stopped = any(isinstance(d, Stop) for _, _, d in core.journal.entries)  # type: ignore[attr-defined]
+        core = played(ToyWorld(toy_cluster(), jobs), "srsf-preemptive", until=6.0)
+        stopped = any(isinstance(d, Stop) for _, d in decided(core))
         assert stopped is stops, (other.id, priority)

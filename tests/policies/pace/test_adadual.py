@@ -12,7 +12,7 @@ from weft.policies.pace.admission import AdaDual, AtMost, threshold
 from weft.policies.pace.base import Admission, Pace
 from weft.sim import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
-from weft.testing import check_pace, toy_cluster
+from weft.testing import toy_cluster
 
 MB = 1e6
 SLACK = 1 + 1e-9  # start times are floats
@@ -20,11 +20,6 @@ SLACK = 1 + 1e-9  # start times are floats
 sizes = st.floats(1.0, 600.0).map(lambda x: x * MB)
 b_values = st.floats(0.5, 8.0).map(lambda x: x * 1e-10)
 eta_parts = st.floats(0.0, 1.0)  # eta as a part of b
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 8])
-def test_conforms(k: int) -> None:
-    check_pace(lambda: AdaDual(k))
 
 
 def test_threshold_of_the_paper() -> None:
@@ -43,7 +38,7 @@ def test_thresholds_fall_towards_two() -> None:
 
 @pytest.mark.parametrize("text", ["0", "x", "-2", "2.5", "", "1001", "9" * 30])
 def test_parameter(text: str) -> None:
-    with pytest.raises(StackError, match="write adadual, or adadual:K"):
+    with pytest.raises(StackError, match=r"not known|takes a (whole )?number|twice"):
         AdaDual.from_text(text)
     assert AdaDual.from_text(None).name == AdaDual.from_text("2").name == "adadual"
 

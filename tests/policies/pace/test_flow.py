@@ -73,10 +73,11 @@ def test_settings(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("x", "write flow, flow:host-only"), ("", "write flow"), ("slot", "write flow"), ("slot=30", "given in ms"),
-        ("slot=0ms", "slot must"), ("slot=nanms", "slot must"), ("slots=0", "slots must"), ("slots=1.5", "slots must"),
-        ("delay=600ms", "delay must be"), ("loss=100%", "loss must be"), ("slot=9ms,slot=8ms", "write flow"),
-        ("fill,quantised", "choose one of the two"), ("no-estimate", "flow-prototype"), ("leaves=101%", "leaves must"),
+        ("x", "not known"), ("", "an empty"), ("slot", "not known"), ("slot=30", "slot takes"),
+        ("slot=0ms", "slot takes"), ("slot=nanms", "slot takes"), ("slots=0", "slots takes"),
+        ("slots=1.5", "slots takes"),
+        ("delay=600ms", "delay must be"), ("loss=100%", "loss takes"), ("slot=9ms,slot=8ms", "slot is there twice"),
+        ("fill,quantised", "choose one of the two"), ("no-estimate", "flow-prototype"), ("leaves=101%", "leaves takes"),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense(text: str, words: str) -> None:

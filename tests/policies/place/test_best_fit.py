@@ -7,11 +7,6 @@ from hypothesis import strategies as st
 
 from weft.errors import StackError
 from weft.policies.place.best_fit import BestFit, tightest
-from weft.testing import check_place
-
-
-def test_conforms() -> None:
-    check_place(BestFit)
 
 
 def shares(free: list[int], racks: list[int], gpus: int) -> list[tuple[int, int]]:

@@ -1,13 +1,6 @@
-from weft.core.cycle import Core
-from weft.core.loop import run
+from testkit.toys import decided, played, starts
 from weft.model import Start
-from weft.policies.place.elasticflow import ElasticFlow
-from weft.stacks import resolve
-from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
-
-
-def test_conforms() -> None:
-    check_place(ElasticFlow, range(3))
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def test_by_hand() -> None:
@@ -18,22 +11,16 @@ def test_by_hand() -> None:
         toy_job("a", 3, 10), toy_job("b", 2, 30), toy_job("c", 1, 30), toy_job("d", 6, 10),
         toy_job("e", 1, 5, submit_s=12.0),
     ]  # fmt: skip
-    world = ToyWorld(toy_cluster(1, 3, 4), jobs)
-    core = Core(resolve("elasticflow"), world)
-    run(core, world)
-    entries = core.journal.entries  # type: ignore[attr-defined]
-    starts = [(t, d.job, d.gpus) for _, t, d in entries if isinstance(d, Start)]
-    assert starts == [
+    core = played(ToyWorld(toy_cluster(1, 3, 4), jobs), "elasticflow")
+    assert starts(core) == [
         (0.0, "a", (0, 1, 2)), (0.0, "b", (4, 5)), (0.0, "c", (6,)), (10.0, "d", (0, 1, 2, 3, 8, 9)),
         (12.0, "e", (7,)),
     ]  # fmt: skip
-    waits = [d.reason for _, _, d in entries if d.job == "d" and not isinstance(d, Start)]
+    waits = [d.reason for _, d in decided(core) if d.job == "d" and not isinstance(d, Start)]
     assert waits == ["waits for idle machines with 8 GPUs"]
 
 
 def test_what_is_kept_idle_is_given_to_nobody() -> None:
     """a (3 of 4) and b (1) on two machines: b does not go beside a."""
-    world = ToyWorld(toy_cluster(1, 2, 4), [toy_job("a", 3, 10), toy_job("b", 1, 1)])
-    core = Core(resolve("elasticflow"), world)
-    run(core, world, until=0.5)
+    core = played(ToyWorld(toy_cluster(1, 2, 4), [toy_job("a", 3, 10), toy_job("b", 1, 1)]), "elasticflow", until=0.5)
     assert core.table.jobs["b"].gpus == (4,)

@@ -9,12 +9,7 @@ from weft.model.view import JobView
 from weft.policies.place.base import Place
 from weft.policies.place.fitting import FirstFit, RandomPlace
 from weft.stacks import resolve
-from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
-
-
-@pytest.mark.parametrize("text", [None, "shared"])
-def test_conforms(text: str | None) -> None:
-    check_place(lambda: FirstFit.from_text(text))
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def placed(place: str, *jobs: tuple[str, int, float]) -> dict[str, tuple[int, ...]]:
@@ -35,7 +30,7 @@ def test_shared_while_memory_lasts() -> None:
 
 
 def test_parameter() -> None:
-    with pytest.raises(StackError, match="write first-fit or first-fit:shared"):
+    with pytest.raises(StackError, match="not known"):
         FirstFit.from_text("x")
 
 
@@ -44,8 +39,8 @@ def test_parameter() -> None:
     [
         (FirstFit(), "are free"),
         (RandomPlace(), "are free"),
-        (FirstFit(shared=True), "have memory for it"),
-        (RandomPlace(shared=True), "have memory for it"),
+        (FirstFit(shares_gpus=True), "have memory for it"),
+        (RandomPlace(shares_gpus=True), "have memory for it"),
     ],
 )
 def test_what_is_missing_is_said(place: Place, words: str) -> None:

@@ -3,16 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.cycle import Core
-from weft.core.loop import run
-from weft.model import Start
-from weft.policies.place.hived import HiveD, fragments_first
-from weft.stacks import resolve
-from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
-
-
-def test_conforms() -> None:
-    check_place(HiveD, range(3))
+from testkit.toys import played, starts
+from weft.policies.place.hived import fragments_first
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 @pytest.mark.parametrize(
@@ -35,11 +28,8 @@ def test_by_hand_over_time() -> None:
     c (4) the three GPUs left there and breaks up the other rack; at 12 s a has ended and two machines have
     three GPUs free: d (3) goes to the fuller rack."""
     jobs = [toy_job("a", 3, 10), toy_job("b", 2, 30), toy_job("c", 4, 30), toy_job("d", 3, 5, submit_s=12.0)]
-    world = ToyWorld(toy_cluster(2, 2, 4), jobs)
-    core = Core(resolve("hived"), world)
-    run(core, world)
-    entries = core.journal.entries  # type: ignore[attr-defined]
-    assert [(t, d.job, d.gpus) for _, t, d in entries if isinstance(d, Start)] == [
+    core = played(ToyWorld(toy_cluster(2, 2, 4), jobs), "hived")
+    assert starts(core) == [
         (0.0, "a", (0, 1, 2)), (0.0, "b", (3, 4)), (0.0, "c", (5, 6, 7, 8)), (12.0, "d", (0, 1, 2)),
     ]  # fmt: skip
 

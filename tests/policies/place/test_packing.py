@@ -3,21 +3,17 @@ from dataclasses import replace
 
 import pytest
 
+from testkit.toys import decided, moves, played
 from weft.core.cycle import Core
-from weft.core.loop import run
 from weft.errors import StackError
-from weft.model import Hold, Job, Start, Stop
+from weft.model import Job, Start, Stop
 from weft.model.profile import Compute, Profile
 from weft.network.cost import Tier, TierTable
 from weft.policies.place import packing
 from weft.sim.spec import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
 from weft.stacks import resolve
-from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
-
-
-def test_conforms() -> None:
-    check_place(packing.Packing, range(3))
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def job(name: str, gpus: int, iterations: int, submit_s: float = 0.0, memory: float = 1e9) -> Job:
@@ -29,14 +25,9 @@ def job(name: str, gpus: int, iterations: int, submit_s: float = 0.0, memory: fl
 def drive(jobs: list[Job], comm: float, gpus: int = 2) -> tuple[Core, SimWorld]:
     network = NetworkSpec(cost=TierTable({"m": Tier(comm, comm, comm)}))
     world = SimWorld(toy_cluster(1, 1, gpus), jobs, network, RunSpec(), shared_gpus=True)
-    core = Core(resolve("gandiva-packing:20"), world)
-    run(core, world)
+    core = played(world, "gandiva-packing:20")
     world.close()
     return core, world
-
-
-def moves(core: Core) -> list[tuple[float, type, str]]:
-    return [(t, type(d), d.job) for _, t, d in core.journal.entries if not isinstance(d, Hold)]  # type: ignore[attr-defined]
 
 
 TURNS = [(0.0, Start, "a"), (20.0, Stop, "a"), (20.0, Start, "b"), (40.0, Stop, "b"), (40.0, Start, "a")]
@@ -60,7 +51,7 @@ def test_it_is_undone_where_it_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> 
     assert moves(core)[:9] == [
         *TURNS, (40.0, Start, "b"), (60.0, Stop, "b"), (80.0, Stop, "a"), (80.0, Start, "b"),
     ]  # fmt: skip
-    stop = next(d for _, t, d in core.journal.entries if t == 60.0 and isinstance(d, Stop))  # type: ignore[attr-defined]
+    stop = next(d for t, d in decided(core) if t == 60.0 and isinstance(d, Stop))
     assert stop.reason == "packing with a does not pay: together 1.10 of what one does alone"
     packed = [d for *_, d in core.journal.entries if isinstance(d, Start) and "packed" in d.reason]  # type: ignore[attr-defined]
     assert len(packed) == 1
@@ -79,7 +70,7 @@ def test_a_packed_job_moves_to_free_gpus() -> None:
     a, which is packed with b. At 60 s c is done, and a has a GPU of its own again. d is the last to end, at 240 s."""
     jobs = [job("a", 1, 200), job("b", 1, 200), job("c", 1, 60), job("d", 1, 200, submit_s=25.0)]
     core, world = drive(jobs, 0.0, gpus=3)
-    starts = [(t, d.job, d.gpus) for _, t, d in core.journal.entries if isinstance(d, Start)]  # type: ignore[attr-defined]
+    starts = [(t, d.job, d.gpus) for t, d in decided(core) if isinstance(d, Start)]
     assert starts[3:] == [(40.0, "d", (0,)), (40.0, "a", (1,)), (60.0, "a", (2,))]
     assert world.now() == pytest.approx(240.0)
 

@@ -7,12 +7,7 @@ from weft.errors import StackError
 from weft.model import Start, Submitted
 from weft.policies.place.fitting import RandomPlace
 from weft.stacks import resolve
-from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
-
-
-@pytest.mark.parametrize("text", [None, "shared"])
-def test_conforms(text: str | None) -> None:
-    check_place(lambda: RandomPlace.from_text(text))
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def draw(seed: int, *names: str) -> dict[str, tuple[int, ...]]:
@@ -40,5 +35,5 @@ def test_ranks_follow_the_numbers() -> None:
 
 
 def test_parameter() -> None:
-    with pytest.raises(StackError, match="write random or random:shared"):
+    with pytest.raises(StackError, match="not known"):
         RandomPlace.from_text("x")

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from testkit.toys import decided, played
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.core.table import Table
@@ -25,7 +26,7 @@ def starts_of(jobs: list[Job], stack: str, place: str, *down: NodeDown) -> tuple
     core.table.on_end = lambda job: done.append(world.now()) if job.id == "big" else None
     run(core, world)
     starts: dict[str, float] = {}
-    for _, t, d in core.journal.entries:  # type: ignore[attr-defined]
+    for t, d in decided(core):
         if isinstance(d, Start):
             starts.setdefault(d.job, t)
     return starts, done[0]
@@ -224,8 +225,7 @@ def test_the_machines_nearest_to_being_free_are_kept(most: int) -> None:
 def test_everybody_is_told_why_it_waits_and_state_can_be_saved() -> None:
     jobs = [toy_job(f"j{i}", 1 + i % 8, 5 + i, 1.0, 2e8, submit_s=i % 5) for i in range(24)]
     world = ToyWorld(toy_cluster(2, 2, 4), jobs)
-    core = Core(resolve("srsf-preemptive", place="tight"), world)
-    run(core, world, until=20.0)
+    core = played(world, "srsf-preemptive", place="tight", until=20.0)
     core.planner_state = json.loads(json.dumps(core.planner_state))
     run(core, world)
     assert all(d.reason for _, _, d in core.journal.entries if isinstance(d, Hold))

@@ -130,9 +130,9 @@ def _spread_apart(person: np.ndarray) -> bool:
     return bool(((person[several] > 0).sum(axis=0) <= 1).all())
 
 
-@pytest.mark.parametrize("text", ["x", "0", "10,0", "fixed,10", "10,60,5", "10,0.01", "fixed,fixed"])
+@pytest.mark.parametrize("text", ["x", "0", "10,0", "10,60,5", "10,0.01", "fixed,fixed"])
 def test_parameters(text: str) -> None:
-    with pytest.raises(StackError, match="write pollux:NOISE"):
+    with pytest.raises(StackError, match=r"^pollux:.*(not known|takes a number|twice)"):
         Pollux.from_text(text)
     assert Pollux.from_text("5,30").interval_s == 30.0
     assert [Pollux.from_text(t).name for t in ("fixed", "10,60,fixed", "5,fixed", "10")] == [

@@ -1,8 +1,14 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from weft.errors import InputError
 from weft.model import Compute, Transfer
 from weft.workload import zoo
+from weft.workload.zoo.names import OPTIONS, split, without
 
 
 @pytest.mark.parametrize(
@@ -48,3 +54,83 @@ def test_one_worker_sends_nothing() -> None:
 def test_bad_numbers_are_refused(kwargs: dict[str, int], word: str) -> None:
     with pytest.raises(InputError, match=word):
         zoo.profile("vgg16", **kwargs)  # type: ignore[arg-type]
+
+
+SAME: list[tuple[str, int, dict[str, Any]]] = [
+    ("vgg16[batch=64]", 4, {"batch": 64}),
+    ("vgg16[batch=64,dtype=bf16,overlap=true]", 4, {"batch": 64, "dtype": "bf16", "overlap": True}),
+    ("resnet50[parallel=parameter-server, servers=2]", 4, {"parallel": "parameter-server", "servers": 2}),
+    ("gpt2[parallel=hybrid:2x2x1,micro_batches=5,schedule=1f1b]", 4,
+     {"parallel": "hybrid:2x2x1", "micro_batches": 5, "schedule": "1f1b"}),
+    ("vgg16[parallel=parameter-server,servers=2,apart=true]", 2,
+     {"parallel": "parameter-server", "servers": 2, "apart": True}),
+    ("gpt2-medium[gradient_gb=1.2]", 3, {"gradient_gb": 1.2}),
+    ("dlrm[parallel=data]", 4, {"parallel": "data"}),
+    ("vgg16@ada-srsf[batch=32]", 2, {"batch": 32}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "workers", "options"), SAME)
+def test_options_are_the_keyword_arguments(name: str, workers: int, options: dict[str, Any]) -> None:
+    base = name.partition("[")[0]
+    found, plain = zoo.profile(name, workers), zoo.profile(base, workers, **options)
+    assert found.name == name.replace(base, plain.name)
+    assert replace(found, name=plain.name) == plain
+    assert found.tasks != zoo.profile(base, workers).tasks  # the option makes a difference
+    assert zoo.find(name) == zoo.find(base)
+    zoo.check(name)
+
+
+def test_a_folder_may_have_brackets_of_its_own() -> None:
+    assert split("run[3]/net.json[batch=4]") == ("run[3]/net.json", {"batch": 4})
+    assert split("run[3]/net.json") == ("run[3]/net.json", {})
+
+
+def test_what_the_name_says_comes_before_the_arguments() -> None:
+    """A scenario's `overlap` holds for all its models, but for one that says otherwise."""
+    assert zoo.profile("vgg16[overlap=false]", 4, overlap=True).tasks == zoo.profile("vgg16", 4).tasks
+    assert zoo.work_of("vgg16[batch=64]").batch == 64
+
+
+WRONG = {
+    "vgg16[btach=64]": "'btach' is no option of a model; did you mean batch?",
+    "vgg16[colour=red]": "'colour' is no option of a model; use batch",
+    "vgg16[]": "'' is no option of a model",
+    "vgg16[batch=0]": "batch is '0'; it must be a whole number of at least 1",
+    "vgg16[batch=1e3]": "batch is '1e3'",
+    "vgg16[batch=²]": "batch is '²'",
+    "vgg16[batch=99999999999999999999]": "batch is",
+    "vgg16[batch]": "batch is ''",
+    "vgg16[batch=1,batch=2]": "batch is there twice",
+    "vgg16[overlap=yes]": "overlap is 'yes'; it must be true or false",
+    "vgg16[parallel=]": "parallel has no value",
+    "vgg16[apart=1]": "apart is '1'; it must be true or false",
+    "vgg16[gradient_gb=-1]": "gradient_gb is '-1'; it must be a number of gigabytes above 0",
+    "vgg16[workers=0]": "workers is '0'; it must be a whole number of at least 1",
+    "vgg16[parallel=sideways]": "parallel 'sideways' is not known",
+    "vgg16[parallel=pipeline:2]": "parallel 'pipeline:2' is not known",
+    "vgg16[parallel=hybrid:3x3x3]": "the product must be the number of workers, 4",
+    "vgg16[batch=64": "a bracket is open; write options as vgg16[batch=64]",
+    "vgg17[batch=64]": "'vgg17' is not in the zoo; did you mean vgg",
+    "[batch=64]": "'' is not in the zoo",
+    "vgg16@cassini[batch=64]": "its circle was published for one batch",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_in_one_line(name: str) -> None:
+    with pytest.raises(InputError) as error:
+        zoo.profile(name, 4)
+    assert WRONG[name] in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@given(st.text(alphabet="vgg16[]=,batchoverlp:x2 /.@", max_size=40))
+def test_any_text_is_split_or_refused(text: str) -> None:
+    try:
+        base, options = split(text)
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - most texts are refused
+    else:
+        assert base == without(text)
+        assert set(options) <= set(OPTIONS)

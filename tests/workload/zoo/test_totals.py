@@ -1,6 +1,15 @@
-import pytest
+import gzip
+from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.errors import InputError
+from weft.model import Transfer
 from weft.workload import zoo
+from weft.workload.profiles.files import save_measured, save_profile
+from weft.workload.profiles.measured import Bucket, Measured
 
 TOTALS = {
     # torchvision's model pages
@@ -85,3 +94,104 @@ def test_every_model_of_the_zoo_has_its_facts() -> None:
         assert model.batch_source
         assert model.batch_range[0] <= model.batch <= model.batch_range[1]
         assert all(x.params >= 0 and x.flops >= 0 and x.activation > 0 for x in model.layers)
+
+
+LAYERS = """DATA
+3
+conv -1 1000000 NONE 0 2000000 NONE 0 3000000 ALLREDUCE 4000000 10
+7conv2 -1 1000000 NONE 0 2000000 NONE 0 3000000 ALLREDUCE 8000000 10
+7
+"""
+PIPEDREAM = """node1 -- Input0 -- forward_compute_time=9.0, backward_compute_time=0.0, activation_size=0.0, parameter_size=0.0
+node2 -- Linear(a) -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=100.0, parameter_size=4000.0
+node3 -- Linear(b) -- forward_compute_time=3.0, backward_compute_time=4.0, activation_size=60.0, parameter_size=800.0
+\tnode1 -- node2
+\tnode2 -- node3
+"""  # noqa: E501 - a line is a line of the file
+MEASURED = Measured("NVIDIA H200", "bf16", 8, 0.01, 0.02, 0.001, (Bucket(4e6, 0.02),), 1_000_000, 4e6)
+
+
+def test_a_layer_file_is_a_model(tmp_path: Path) -> None:
+    """12 MB of gradients: a ring of 4 sends 2 x 3/4 of them; computing is (1 + 2 + 3) ms per layer."""
+    path = tmp_path / "net_astra-sim.csv"
+    path.write_text(LAYERS)
+    profile = zoo.profile(str(path), 4)
+    assert profile.message_bytes == 12e6
+    assert profile.compute_s == pytest.approx(12e-3)
+    assert profile.source.startswith("layer file net_astra-sim.csv; the total forward time 7")
+    assert "line 2 says 3 layers, there are 2" in profile.source
+    alone = zoo.profile(str(path), 1)
+    assert alone.compute_s == pytest.approx(12e-3)
+
+
+def test_a_pipedream_graph_is_a_model_under_every_scheme(tmp_path: Path) -> None:
+    path = tmp_path / "net.graph.txt.gz"
+    path.write_bytes(gzip.compress(PIPEDREAM.encode()))
+    data = zoo.profile(str(path), 4)
+    assert data.message_bytes == 4800
+    assert data.compute_s == pytest.approx(10e-3)
+    pipeline = zoo.profile(f"{path}[parallel=pipeline,micro_batches=2]", 2)
+    sent = [t for t in pipeline.tasks if isinstance(t, Transfer)]
+    assert sum(t.bytes for t in sent) == pytest.approx(200)  # 100 bytes there, their gradients back
+    assert zoo.profile(str(path), 4, parallel="parameter-server").message_bytes == 4800
+
+
+def test_measurements_are_chosen_by_precision(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    save_measured("mine", [MEASURED, *(Measured("cpu", "fp32", 8, 0.1, 0.2, 0.0, (), 1, 4.0),)], path)
+    assert zoo.profile(str(path), 2).compute_s == pytest.approx(0.031)
+    assert zoo.profile(f"{path}[dtype=fp32]", 2).compute_s == pytest.approx(0.3)
+    with pytest.raises(InputError, match="no measurement in tf32; use bf16, fp32"):
+        zoo.profile(f"{path}[dtype=tf32]", 2)
+
+
+def test_what_a_file_fixes_cannot_be_asked_for(tmp_path: Path) -> None:
+    layers, graph, measured, tasks = (tmp_path / n for n in ("a.txt", "b.txt", "c.json", "d.json"))
+    layers.write_text(LAYERS)
+    graph.write_text(PIPEDREAM)
+    save_measured("mine", [MEASURED], measured)
+    save_profile(zoo.profile("vgg16", 2), tasks)
+    for name, workers, said in (
+        (f"{layers}[batch=4]", 2, "its times are those of one batch; leave batch out"),
+        (f"{graph}[dtype=bf16]", 2, "its times are those of one dtype; leave dtype out"),
+        (f"{layers}[parallel=data]", 2, "it says itself what is sent; leave parallel out"),
+        (f"{tasks}[parallel=tensor]", 2, "it says itself what is sent; leave parallel out"),
+        (f"{tasks}", 3, "a graph for 2 workers, not 3"),
+        (f"{measured}[parallel=tensor]", 2, "measurements know no layers, so parallel tensor is not possible"),
+        (f"{graph}[parallel=pipeline]", 3, "3 pipeline stages for 2 layers"),
+        (f"{graph}[parallel=embedding]", 3, "no embedding tables"),
+    ):
+        with pytest.raises(InputError) as error:
+            zoo.profile(name, workers)
+        assert said in str(error.value)
+
+
+def test_names_with_a_folder_or_an_ending_are_files() -> None:
+    for name in ("./net", "a/b", "net.json", "net.graph.txt.gz", "VGG.txt", "layers.CSV", "net.json[batch=4]"):
+        assert zoo.is_path(name)
+    for name in ("vgg16", "inception-v3", "vgg16@cassini", "gpt3[parallel=hybrid:2x2x2]"):
+        assert not zoo.is_path(name)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "job_num,msg_size\n1,2\n", "hello world\n", "\0\0\0"])
+def test_another_file_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "other.txt"
+    path.write_text(text)
+    with pytest.raises(InputError, match="no ASTRA-sim layer file and no PipeDream graph") as error:
+        zoo.check(str(path))
+    assert "\n" not in str(error.value)
+
+
+@given(
+    st.binary(max_size=300),
+    st.sampled_from([b"", b"DATA\n2\n", b"node1 -- a -- forward_compute_time=", b"{", b"\x1f\x8b"]),
+)
+def test_damaged_files_never_end_in_a_traceback(
+    tmp_path_factory: pytest.TempPathFactory, tail: bytes, head: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "model.txt"
+    path.write_bytes(head + tail)
+    try:
+        zoo.check(str(path))
+    except InputError as error:
+        assert str(error).startswith(str(path))  # noqa: PT017 - most are refused, a few happen to be right

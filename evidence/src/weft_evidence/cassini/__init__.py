@@ -86,7 +86,7 @@ EXPERIMENTS: dict[str, dict[str, Any]] = {
 
 
 @dataclass
-class _Lab:
+class _CassiniRuns:
     """Runs of the experiments, made when a claim first needs them."""
 
     request: Request
@@ -147,7 +147,7 @@ def _mean_of(run: RunResult, model: str) -> float | None:
     return sum(seconds * count for seconds, count in mine) / total if total else None
 
 
-_Check = LabCheck[_Lab]
+_Check = LabCheck[_CassiniRuns]
 
 
 # What a part of CASSINI does alone: the planner's candidate with the fewest racks, whatever its score; the best score
@@ -161,7 +161,7 @@ def _times(figure: str, stack: str, metric: str, published: float | None) -> dic
     rule, slow = (some_effect(1.0), True) if published is None else (on_that_side(1.0), False)
     key = f"iteration_{metric}_s"
 
-    def measure(other: str) -> Callable[[_Lab], Measured]:
+    def measure(other: str) -> Callable[[_CassiniRuns], Measured]:
         return lambda lab: lab.ratio(figure, stack, f"{stack}+{other}", key)
 
     what = f"{figure}: {metric} iteration time, {stack} over {stack}+cassini"
@@ -183,10 +183,10 @@ def _times(figure: str, stack: str, metric: str, published: float | None) -> dic
 def _costs(figure: str, stack: str) -> dict[str, _Check]:
     """Mean JCT and restarts beside the iteration times, with the same controls; no verdict is given on them."""
 
-    def jct(other: str) -> Callable[[_Lab], Measured]:
+    def jct(other: str) -> Callable[[_CassiniRuns], Measured]:
         return lambda lab: lab.ratio(figure, stack, f"{stack}+{other}", "jct_mean_s")
 
-    def restarts(name: str) -> Callable[[_Lab], Measured]:
+    def restarts(name: str) -> Callable[[_CassiniRuns], Measured]:
         return lambda lab: lab.get(figure, name).metric(name, "preemptions")
 
     what = f"{figure}: restarts in a run, {stack}"
@@ -206,7 +206,7 @@ def _costs(figure: str, stack: str) -> dict[str, _Check]:
     return found
 
 
-def _unjudged(what: str, published: float | None, unit: str, measure: Callable[[_Lab], Measured]) -> _Check:
+def _unjudged(what: str, published: float | None, unit: str, measure: Callable[[_CassiniRuns], Measured]) -> _Check:
     return _Check(what, published, unit, measure, lambda p, m: "not judged", slow=True)
 
 
@@ -245,13 +245,13 @@ def _snapshot_claims() -> dict[str, _Check]:
 
     found: dict[str, _Check] = {}
 
-    def comm(number: int, name: str, shifted: bool) -> Callable[[_Lab], Measured]:
+    def comm(number: int, name: str, shifted: bool) -> Callable[[_CassiniRuns], Measured]:
         return lambda lab: Measured(played(SNAPSHOTS[number], shifted)["jobs"][name]["comm_ms"])
 
-    def score(number: int) -> Callable[[_Lab], Measured]:
+    def score(number: int) -> Callable[[_CassiniRuns], Measured]:
         return lambda lab: Measured(played(SNAPSHOTS[number], True)["score"])
 
-    def shift(number: int, name: str) -> Callable[[_Lab], Measured]:
+    def shift(number: int, name: str) -> Callable[[_CassiniRuns], Measured]:
         return lambda lab: Measured(played(SNAPSHOTS[number], True)["jobs"][name]["shift_ms"])
 
     for number, snapshot in SNAPSHOTS.items():
@@ -275,21 +275,21 @@ def _snapshot_claims() -> dict[str, _Check]:
     return found
 
 
-def _figure_2_ratio(lab: _Lab) -> Measured:
+def _figure_2_ratio(lab: _CassiniRuns) -> Measured:
     from weft_evidence.cassini.snapshots import FIGURE_2, played
 
     plain, shifted = (played(FIGURE_2, how, iterations=1000)["jobs"]["VGG19"]["p90_ms"] for how in (False, True))
     return Measured(plain / shifted)
 
 
-def _figure_2_shift(lab: _Lab) -> Measured:
+def _figure_2_shift(lab: _CassiniRuns) -> Measured:
     from weft_evidence.cassini.snapshots import FIGURE_2, played
 
     return Measured(played(FIGURE_2, True)["jobs"]["VGG19'"]["shift_ms"])
 
 
-def _figure_17(number: int) -> Callable[[_Lab], Measured]:
-    def measure(lab: _Lab) -> Measured:
+def _figure_17(number: int) -> Callable[[_CassiniRuns], Measured]:
+    def measure(lab: _CassiniRuns) -> Measured:
         from weft_evidence.cassini.snapshots import SNAPSHOTS, played
 
         values = []
@@ -301,7 +301,7 @@ def _figure_17(number: int) -> Callable[[_Lab], Measured]:
     return measure
 
 
-def _figure_18(lab: _Lab) -> Measured:
+def _figure_18(lab: _CassiniRuns) -> Measured:
     """Part of the snapshots in which the grid of 5 degrees has shifts as good as the exact ones (within 1 %)."""
     from weft.policies.interleave.cassini.compat import rotate_on_grid
     from weft_evidence.cassini.snapshots import CAPACITY_GBPS, SNAPSHOTS, shifted
@@ -385,7 +385,7 @@ CLAIMS: dict[str, _Check] = {
 def reproduce(request: Request) -> Reproduction:
     """Check the claims that were asked for, all by default."""
     names, notes = chosen(request, CLAIMS)
-    lab = _Lab(request)
+    lab = _CassiniRuns(request)
     seeds = lab.seeds()
     claims = []
     quickly = " --quick" * request.quick

@@ -60,18 +60,17 @@ def contention_of(run: RunResult, scenario: Mapping[str, Any]) -> dict[str, floa
 
 def _world(run: RunResult, scenario: Mapping[str, Any]) -> SimWorld:
     from weft.scenario import Scenario
-    from weft.scenario.build import build_cluster, build_workload, physics
+    from weft.scenario.build import build
     from weft.sim import as_run
     from weft.sim.world import SimWorld
     from weft.stacks import resolve
 
     given = Scenario.load(deepcopy(dict(scenario)))
-    cluster = build_cluster(given, run.seed)
-    jobs = build_workload(given, cluster, run.seed).jobs
+    made = build(given, run.seed, resolve(run.stack))
+    cluster, jobs, network = made.cluster, made.workload.jobs, made.network
     if run.n_gpus > cluster.n_gpus:
         cluster = cluster.copied(run.n_gpus // cluster.n_gpus)
-    network, spec = physics(given, run.seed)
-    return SimWorld(cluster, as_run(jobs, resolve(run.stack), cluster, network), network, spec)
+    return SimWorld(cluster, as_run(jobs, made.stack, cluster, network), network, made.run)
 
 
 def _slowdowns(run: RunResult, spans: Sequence[Span], world: SimWorld) -> Iterator[tuple[float, float]]:

@@ -110,13 +110,12 @@ def _sweep(
 def marks_by_model(run: RunResult, scenario: Mapping[str, Any]) -> list[tuple[str, float]]:
     """Model, and marks per iteration, of each job of a scenario's run."""
     from weft.scenario import Scenario
-    from weft.scenario.build import build_cluster, build_workload, physics
+    from weft.scenario.build import build
     from weft.sim import as_run
     from weft.stacks import resolve
 
     given = Scenario.load(deepcopy(dict(scenario)))
-    cluster = build_cluster(given, run.seed)
-    submitted = build_workload(given, cluster, run.seed).jobs
-    jobs = as_run(submitted, resolve(run.stack), cluster, physics(given, run.seed)[0])
+    made = build(given, run.seed, resolve(run.stack))
+    jobs = as_run(made.workload.jobs, made.stack, made.cluster, made.network)
     models = {job.id: job.model for job in jobs}
-    return [(models[job], marks) for job, marks in ecn_marks(run, cluster, jobs).items()]
+    return [(models[job], marks) for job, marks in ecn_marks(run, made.cluster, jobs).items()]

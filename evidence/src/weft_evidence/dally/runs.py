@@ -142,14 +142,13 @@ def timers_over_time(racks: int, gpus: int, seed: int = 0) -> list[tuple[float, 
     from weft.core.cycle import Core
     from weft.core.loop import run
     from weft.scenario import Scenario
-    from weft.scenario.build import build_cluster, build_workload, physics
+    from weft.scenario.build import build
     from weft.sim.world import SimWorld
     from weft.stacks import resolve
 
     given = Scenario.load(scenario(f"batch-{racks}", seed))
-    cluster = build_cluster(given, seed)
-    network, circumstances = physics(given, seed)
-    world = SimWorld(cluster, build_workload(given, cluster, seed).jobs, network, circumstances)
+    made = build(given, seed)
+    world = SimWorld(made.cluster, made.workload.jobs, made.network, made.run)
     core = Core(resolve("dally"), world, seed)
     found: list[tuple[float, float, float]] = []
 

@@ -48,8 +48,8 @@ from weft_evidence.flows.runs import (
     P99,
     QUICK_SEEDS,
     SEEDS,
-    Control,
-    Lab,
+    ControlRun,
+    FlowRuns,
     Setting,
     bed,
     cloud,
@@ -74,12 +74,12 @@ PS = flows_lab.TWO_SERVERS
 
 
 @dataclass(frozen=True)
-class _Check(LabCheck[Lab]):
+class _Check(LabCheck[FlowRuns]):
     """A claim, and the settings it needs runs of. `controls` show where a result comes from, and are run unless it has
     to be quick."""
 
     needs: tuple[Setting, ...] = ()
-    controls: tuple[Control, ...] = ()
+    controls: tuple[ControlRun, ...] = ()
 
 
 _A_SAVING = on_that_side(0.0)
@@ -90,7 +90,7 @@ _MORE_THAN_NOTHING = some_effect(0.0)  # the paper gives no number, or one that 
 
 def _saving(
     what: str, published: float | None, a: Setting, b: Setting, metric: Callable[[RunResult], float] = MEAN,
-    rule: Rule = _A_SAVING, controls: tuple[Control, ...] = (),
+    rule: Rule = _A_SAVING, controls: tuple[ControlRun, ...] = (),
 ) -> _Check:  # fmt: skip
     """That a metric is smaller than in another setting at the same seed, by so many percent."""
     return _Check(what, published, "%", lambda lab: saved(lab, a, b, metric), rule, needs=(a, b), controls=controls)
@@ -110,12 +110,12 @@ def _faster(
 
 def _played(
     what: str, published: float | None, unit: str, measure: Callable[[], float], rule: Rule,
-    controls: tuple[Control, ...] = (),
+    controls: tuple[ControlRun, ...] = (),
 ) -> _Check:  # fmt: skip
     return _Check(what, published, unit, lambda lab: Measured(measure()), rule, controls=controls)
 
 
-def _best_slot(lab: Lab) -> Measured:
+def _best_slot(lab: FlowRuns) -> Measured:
     """The slot with the least mean JCT, and from which to which slot that may be chance."""
     found = {ms: lab.mean_s(slot(ms)) for ms in SLOTS_MS}
     best = min(found, key=found.__getitem__)
@@ -349,7 +349,7 @@ def reproduce(request: Request) -> Reproduction:
     needed = [setting for name in names for setting in CLAIMS[name].needs]
     if not request.quick:
         needed += [setting for name in names for control in CLAIMS[name].controls for setting in control.needs]
-    lab = Lab(request, needed)
+    lab = FlowRuns(request, needed)
     if request.quick and request.seeds is None:
         notes.append(f"quick: {QUICK_SEEDS} seeds instead of {SEEDS}, and slices of the scenarios.")
     if request.seeds and any(setting.held_out for setting in lab.runs) and len(lab.held_out) != request.seeds:
@@ -371,7 +371,7 @@ def reproduce(request: Request) -> Reproduction:
     return Reproduction(PAPER, tuple(claims), (*NOTES, *notes, *means(lab)), _pictures(lab))
 
 
-def _pictures(lab: Lab) -> tuple[Picture, ...]:
+def _pictures(lab: FlowRuns) -> tuple[Picture, ...]:
     from weft_evidence.report import figure_row
 
     found = []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from weft_evidence.flows.runs import Control, Lab, Setting, bed, cloud, compared, others_more_together, saved
+from weft_evidence.flows.runs import ControlRun, FlowRuns, Setting, bed, cloud, compared, others_more_together, saved
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,17 +33,17 @@ WHERE: tuple[tuple[str, str, Callable[..., Setting]], ...] = (
 )
 
 
-def over_others(place: Callable[..., Setting], ours: str) -> tuple[Control, ...]:
+def over_others(place: Callable[..., Setting], ours: str) -> tuple[ControlRun, ...]:
     """A pace of our own over each of the others."""
     return tuple(compared(f"over {pace}", place(ours, held_out=True), place(pace, held_out=True)) for pace in AGAINST)
 
 
-def softer_over_others(place: Callable[..., Setting]) -> tuple[Control, ...]:
+def softer_over_others(place: Callable[..., Setting]) -> tuple[ControlRun, ...]:
     """The same with half the push."""
     return tuple(replace(control, words=f"shortest:4 {control.words}") for control in over_others(place, "shortest:4"))
 
 
-def frontier_controls() -> tuple[Control, ...]:
+def frontier_controls() -> tuple[ControlRun, ...]:
     """Every pace over CUBIC: how much faster jobs are, and what it costs the cross traffic."""
     cubic = bed("tcp:cubic", held_out=True)
     return tuple(
@@ -51,7 +51,7 @@ def frontier_controls() -> tuple[Control, ...]:
     )  # fmt: skip
 
 
-def alone_controls() -> tuple[Control, ...]:
+def alone_controls() -> tuple[ControlRun, ...]:
     """Our own pace over each of the others where nobody else sends."""
     ours = bed("shortest", alone=True, held_out=True)
     return tuple(
@@ -60,7 +60,7 @@ def alone_controls() -> tuple[Control, ...]:
     )
 
 
-def frontier(lab: Lab) -> Callable[[], Figure] | None:
+def frontier(lab: FlowRuns) -> Callable[[], Figure] | None:
     """A picture of mean JCT saved over CUBIC against what the cross traffic gets; None if not all of it was run."""
     cubic = bed("tcp:cubic", held_out=True)
     settings = [bed(pace, held_out=True) for pace in (*PUSHES, *OTHERS)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft_evidence.flows.runs import Control, Setting, bed, cloud, compared, tree
+from weft_evidence.flows.runs import ControlRun, Setting, bed, cloud, compared, tree
 
 SLOTS_MS = (20, 40, 60, 80, 100)
 DELAY_MS = 6.2  # a negotiation with a switch takes so long, Figure 12(a)
@@ -11,7 +11,7 @@ PROTOTYPE = ("volume=1.6", "no-estimate", "no-estimate,leaves=40%", "no-estimate
 RIVALS = ("tcp:ideal", "mcs", "mcs:reacts", "ccml", "shortest")
 
 
-def bed_controls(pace: str) -> tuple[Control, ...]:
+def bed_controls(pace: str) -> tuple[ControlRun, ...]:
     """Figure 8 once more: without traffic of others; with senders that leave foreign TCP more; with each thing that the
     prototype does; and what other paces save."""
     over, over_alone = bed(pace), bed(pace, alone=True)
@@ -28,7 +28,7 @@ def bed_controls(pace: str) -> tuple[Control, ...]:
     )
 
 
-def cloud_controls() -> tuple[Control, ...]:
+def cloud_controls() -> tuple[ControlRun, ...]:
     """Figure 14(a) with one thing changed in the scheduler, and without traffic of others."""
     changed = (("with switches", "flow"), ("with slots of 10 ms", "flow:host-only,slot=10ms"),
                ("if what nobody has planned for may be used", "flow:host-only,fill"))  # fmt: skip
@@ -42,7 +42,7 @@ def cloud_controls() -> tuple[Control, ...]:
     )
 
 
-def tree_controls(rival: str) -> tuple[Control, ...]:
+def tree_controls(rival: str) -> tuple[ControlRun, ...]:
     """Figure 15 with one thing changed at a time, and once on the whole tree."""
     changed = (("what nobody has planned for may be used", "flow:fill"), ("slots of 10 ms", "flow:slot=10ms"),
                ("no switches", "flow:host-only"), ("rates change at slots only", "flow:quantised"),
@@ -58,10 +58,10 @@ def slot(ms: int, more: str = f"delay={DELAY_MS}ms", alone: bool = False, pace: 
     return bed(f"{pace}:{f'slot={ms}ms,' if ms != 60 else ''}{more}", alone=alone)
 
 
-def slots(words: str, more: str, alone: bool = False, pace: str = "flow") -> Control:
+def slots(words: str, more: str, alone: bool = False, pace: str = "flow") -> ControlRun:
     """Figure 7(b) with one thing changed: mean JCT by the length of a slot."""
     settings = {ms: slot(ms, more, alone, pace) for ms in SLOTS_MS}
-    return Control(
+    return ControlRun(
         words, tuple(settings.values()),
         lambda lab: ", ".join(f"{ms} ms {lab.mean_s(setting):.1f} s" for ms, setting in settings.items()),
     )  # fmt: skip

@@ -22,14 +22,14 @@ from weft.policies.order.fifo import Fifo
 from weft.policies.place.base import Answer, Place
 from weft.results.run import RunResult
 from weft.scenario import Scenario
-from weft.scenario.build import Layers, build_cluster, build_stack, build_workload, physics
+from weft.scenario.build import Layers, build, build_stack
 from weft.scenario.shipped import scenario_path
 from weft.sim import simulate
 from weft.sim.spec import NetworkSpec
 from weft_evidence.claims import Measured, Request
 from weft_evidence.flows.beyond import AGAINST, EVEN, WHERE
 from weft_evidence.flows.lab import delivered_alone
-from weft_evidence.flows.runs import Lab, Setting, interval, others_more, others_more_together, saved
+from weft_evidence.flows.runs import FlowRuns, Setting, interval, others_more, others_more_together, saved
 from weft_evidence.pages import ROOT, save_figure, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "flow-scheduling"
@@ -67,9 +67,9 @@ def lost_bytes(cluster: Cluster, network: NetworkSpec, seed: int, run: RunResult
 def uncontended(given: Scenario, seed: int) -> dict[str, tuple[float, float]]:
     """Mean time on GPUs over MCS's, and bytes that cross traffic loses over those beside `fair`: of all jobs together,
     and of each job by itself, from the start and on the GPUs that it has with MCS."""
-    cluster = build_cluster(given, seed)
-    network, circumstances = physics(given, seed)
-    jobs = {job.id: job for job in build_workload(given, cluster, seed, network).jobs}
+    made = build(given, seed)
+    cluster, network, circumstances = made.cluster, made.network, made.run
+    jobs = {job.id: job for job in made.workload.jobs}
     stacks = {
         pace: build_stack(given, Layers(f"fifo[place=first-fit,pace={pace}]")) for pace in (*TOGETHER, *UNCONTENDED)
     }
@@ -110,7 +110,7 @@ def patient_table(request: Request, places: Iterable[tuple[str, str, Callable[..
     for _, words, place in places:
         theirs = [place(pace, held_out=True) for pace in AGAINST]
         both = [place(pace, held_out=True) for pace in ("shortest:patient", EVEN)]
-        lab, fair = Lab(request, (*both, *theirs)), theirs[AGAINST.index("fair")]
+        lab, fair = FlowRuns(request, (*both, *theirs)), theirs[AGAINST.index("fair")]
         for ours in both:
             found = [saved(lab, ours, other) for other in theirs]
             found += [others_more(lab, ours, fair), others_more_together(lab, ours, fair)]

@@ -6,15 +6,14 @@ line rate, and `own-load` lets flows of one job count as load for each other.
 
 from __future__ import annotations
 
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import StackError
 from weft.model.flows import FlowSet
-from weft.model.policy import number
-from weft.policies.pace.flow import Flow, FlowRule, FlowSpec, settings
+from weft.model.policy import setting
+from weft.policies.pace.flow import Flow, FlowRule, FlowSpec
 from weft.policies.pace.rates import Floats
 
 
@@ -35,36 +34,15 @@ class PrototypeRule(FlowRule):
         return super().estimated(carried, full) if self.estimate else self.capacity
 
 
+@dataclass(eq=False)
 class FlowPrototype(Flow):
     """`flow-prototype:volume=1.6,no-estimate,own-load`, and any setting of `flow`."""
 
-    def __init__(
-        self, spec: FlowSpec | None = None, volume: float = 1.0, estimate: bool = True, own_load: bool = False
-    ) -> None:
-        super().__init__(spec)
-        self.volume, self.estimate, self.own_load = volume, estimate, own_load
-        parts = ["no-estimate"] * (not estimate) + ["own-load"] * own_load
-        parts += [f"volume={volume:g}"] * (volume != 1.0) + [self.spec.text] * bool(self.spec.text)
-        self.name = ":".join(filter(None, ("flow-prototype", ",".join(parts))))
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """Its own settings; the others are those of `flow`."""
-        parts = arg.split(",") if arg is not None else []
-        mine = [part for part in parts if part.partition("=")[0] in ("volume", *_FLAGS)]
-        rest = [part for part in parts if part not in mine]
-        own = {part.partition("=")[0]: part for part in mine}
-        volume = number(own.get("volume", "volume=1").removeprefix("volume="))
-        if not 1.0 <= volume <= 100.0:
-            raise StackError(f"flow-prototype:{arg}: volume must be from 1 to 100 times what is left")
-        if len(own) < len(mine) or any(own.get(flag, flag) != flag for flag in _FLAGS):
-            raise StackError(f"flow-prototype:{arg}: write each of no-estimate, own-load and volume=1.6 once")
-        spec = settings(",".join(rest)) if rest else None
-        return cls(spec, volume, "no-estimate" not in own, "own-load" in own)
+    name, hint = "flow-prototype", ""
+    estimate: bool = setting(True, words={"no-estimate": False})
+    own_load: bool = setting(False, words={"own-load": True})
+    volume: float = setting(1.0, "volume", within="[1, 100]")
 
     def rates(self) -> PrototypeRule:
         """The rule of one run."""
         return PrototypeRule(self.spec, self.volume, self.estimate, self.own_load)
-
-
-_FLAGS = ("no-estimate", "own-load")

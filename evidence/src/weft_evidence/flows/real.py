@@ -75,7 +75,7 @@ class Ran:
         return float(sum(moved) / (end - begin))
 
 
-class Lab:
+class RealFlows:
     """A testbed of servers under one switch."""
 
     def __init__(self, servers: int, nic_gbps: float = NIC_GBPS, links: Links | None = None) -> None:
@@ -123,7 +123,7 @@ class Lab:
         host = self.bed.blueprint.hosts[0].name
         return self.bed.queued(host, self.bed.blueprint.switches[0])["drops"]
 
-    def __enter__(self) -> Lab:
+    def __enter__(self) -> RealFlows:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -162,7 +162,7 @@ def _told(say: Say, what: str, n: int, repetitions: int) -> None:
 def _on_one_nic(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
     """Figures 1 and 11(a), and of the same runs the overhead: Figures 12 and 13."""
     ran: dict[str, list[Ran]] = {"tcp:cubic": [], "flow": []}
-    with Lab(2) as lab:
+    with RealFlows(2) as lab:
         for n in range(repetitions):
             _told(say, "figures 1, 11(a), 12 and 13", n, repetitions)
             for pace, found in ran.items():
@@ -195,7 +195,7 @@ def _rates(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
     medians, p90s = [], []
     for n in range(repetitions):
         _told(say, "figure 7(a)", n, repetitions)
-        with Lab(2) as lab, tempfile.TemporaryDirectory(dir=lab.bed.folder) as folder:
+        with RealFlows(2) as lab, tempfile.TemporaryDirectory(dir=lab.bed.folder) as folder:
             children = send_foreign(lab.bed, 0, 1, env={"WEFT_JOB": "stream"})
             host = lab.bed.blueprint.hosts[0].name
             agent = Agent(host, Path(folder), netns=lab.bed.namespace(host))
@@ -234,7 +234,7 @@ def rate_errors(agent: Agent, job: str, slot_s: float, slots: int) -> list[float
 def _throughput(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
     """Figure 8: three jobs that share NICs, with and without flows of others; and what these lose."""
     ran: dict[tuple[str, bool], list[Ran]] = {}
-    with Lab(6) as lab:
+    with RealFlows(6) as lab:
         for n in range(repetitions):
             _told(say, "figure 8", n, repetitions)
             for pace in ("tcp:cubic", "flow"):
@@ -274,7 +274,7 @@ def _speeds(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]
     rows = []
     for nic, published in ((10.0, 22.0), (24.0, 14.2)):
         faster: list[tuple[float, ...]] = []
-        with Lab(2, nic) as lab:
+        with RealFlows(2, nic) as lab:
             for n in range(repetitions):
                 _told(say, f"figure 9, {nic:g} Gbit/s", n, repetitions)
                 ours, theirs = (lab.run(TWO, pace, iterations).iteration_s for pace in ("flow", "tcp:cubic"))
@@ -308,7 +308,7 @@ def _loss(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
             seconds = []
             for share in (loss, 0.0):
                 marks = Marks(MARK_BYTES) if control == "dctcp" else None
-                with Lab(2, links=Links(control=control, loss=share, marks=marks)) as lab:
+                with RealFlows(2, links=Links(control=control, loss=share, marks=marks)) as lab:
                     seconds.append(lab.run(job, pace, max(_LEARN + 4, iterations // 2)).iteration_s[0])
             slower.append(100 * (1 - seconds[1] / seconds[0]))
         played = [_simulated(job, pace, 30, servers=2, loss=share)[0][0] for share in (loss, 0.0)]
@@ -320,7 +320,7 @@ def _loss(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
 def _beside(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
     """Figure 11(b): what a foreign flow has of a NIC while VGG19 has bytes to send."""
     rows = []
-    with Lab(2) as lab:
+    with RealFlows(2) as lab:
         for pace, published in (("flow", 50.0), ("tcp:cubic", None)):
             shares = []
             for n in range(repetitions):

@@ -83,12 +83,11 @@ def tree(pace: str, sliced: bool = False) -> Setting:
     return Setting("flows-tree", f"fifo[place=random,pace={pace}]", sliced=sliced)
 
 
-class Lab:
+class FlowRuns:
     """Runs of settings at all seeds, done together before the first claim is measured."""
 
     def __init__(self, request: Request, settings: Sequence[Setting]) -> None:
-        from weft.runs.executors import run_all
-        from weft.runs.run import Task, run_task
+        from weft.runs.run import Task, run_grid, run_task
         from weft.scenario import Scenario
         from weft.scenario.build import Layers
 
@@ -113,14 +112,10 @@ class Lab:
                 tasks.append(Task(given, Layers(setting.stack), seed, False))
                 owners.append(setting)
         tell = request.on_progress or (lambda done, total: None)
-        done: dict[int, RunResult] = {}
         if tasks:
             compile_kernels(request.on_compile)
-        for i, run in run_all(tasks, request.workers, run_task) if tasks else ():
-            done[i] = run
-            tell(len(done), len(tasks))
-        for i, setting in enumerate(owners):
-            self.runs[setting].append(done[i])
+            for setting, run in zip(owners, run_grid(tasks, request.workers, run_task, tell), strict=True):
+                self.runs[setting].append(run)
 
     def seeds_of(self, setting: Setting) -> list[int]:
         """The seeds at which a setting is run."""
@@ -162,12 +157,12 @@ MEAN, P99, MOST, LEAST = (
 )  # fmt: skip
 
 
-def saved(lab: Lab, a: Setting, b: Setting, metric: Callable[[RunResult], float] = MEAN) -> Measured:
+def saved(lab: FlowRuns, a: Setting, b: Setting, metric: Callable[[RunResult], float] = MEAN) -> Measured:
     """How much smaller a metric is than in another setting at the same seed, in percent."""
     return lab.over_seeds(a, b, lambda x, y: 100.0 * (1.0 - metric(x) / metric(y)))
 
 
-def others_more(lab: Lab, a: Setting, b: Setting) -> Measured:
+def others_more(lab: FlowRuns, a: Setting, b: Setting) -> Measured:
     """By how many percent the cross traffic's mean goodput, from the start of a run to the end of its last job, is
     above that of another setting at the same seed."""
 
@@ -178,7 +173,7 @@ def others_more(lab: Lab, a: Setting, b: Setting) -> Measured:
     return lab.over_seeds(a, b, of)
 
 
-def others_more_together(lab: Lab, a: Setting, b: Setting) -> Measured:
+def others_more_together(lab: FlowRuns, a: Setting, b: Setting) -> Measured:
     """By how many percent the cross traffic has delivered more bytes than in another setting at the same seed, counted
     up to the moment at which the jobs of both have ended. The setting whose jobs end first leaves the network to the
     cross traffic, which goes on alone; it is the same in both."""
@@ -197,7 +192,7 @@ def _end_s(run: RunResult) -> float:
     return float(run.jobs["finish_s"].max())  # type: ignore[arg-type]
 
 
-def others(lab: Lab, a: Setting, b: Setting) -> tuple[Measured, Measured]:
+def others(lab: FlowRuns, a: Setting, b: Setting) -> tuple[Measured, Measured]:
     """Both measures of what the cross traffic gets."""
     return others_more(lab, a, b), others_more_together(lab, a, b)
 
@@ -217,7 +212,7 @@ def model_speed(run: RunResult, model: str) -> float | None:
     return float((mine["iterations"] / mine["run_s"]).mean())  # type: ignore[arg-type]
 
 
-def faster(lab: Lab, a: Setting, b: Setting, model: str) -> Measured:
+def faster(lab: FlowRuns, a: Setting, b: Setting, model: str) -> Measured:
     """By how much a model trains faster than in another setting at the same seed, in percent."""
 
     def of(x: RunResult, y: RunResult) -> float | None:
@@ -228,29 +223,31 @@ def faster(lab: Lab, a: Setting, b: Setting, model: str) -> Measured:
 
 
 @dataclass(frozen=True)
-class Control:
+class ControlRun:
     """A claim's experiment with one thing changed: in words, the settings that it needs runs of, and what it shows."""
 
     words: str
     needs: tuple[Setting, ...]
-    shows: Callable[[Lab], str]
+    shows: Callable[[FlowRuns], str]
 
 
-def compared(words: str, a: Setting, b: Setting, of: Callable[[Lab, Setting, Setting], Measured] = saved) -> Control:
+def compared(
+    words: str, a: Setting, b: Setting, of: Callable[[FlowRuns, Setting, Setting], Measured] = saved
+) -> ControlRun:
     """The same comparison between two other settings: of jobs (by default their mean JCT), and of the cross traffic."""
 
-    def shows(lab: Lab) -> str:
+    def shows(lab: FlowRuns) -> str:
         found = interval(of(lab, a, b))
         if a.alone or a.scenario == "flows-tree":
             return found
         return f"{found}; what cross traffic gets changes by {who_pays(*others(lab, a, b))}"
 
-    return Control(words, (a, b), shows)
+    return ControlRun(words, (a, b), shows)
 
 
-def played(words: str, measure: Callable[[], float]) -> Control:
+def played(words: str, measure: Callable[[], float]) -> ControlRun:
     """The same measurement in the laboratory, which knows no seeds."""
-    return Control(words, (), lambda lab: f"{measure():.1f} %")
+    return ControlRun(words, (), lambda lab: f"{measure():.1f} %")
 
 
 def interval(of: Measured, sign: str = "") -> str:
@@ -260,7 +257,7 @@ def interval(of: Measured, sign: str = "") -> str:
     return "undefined" if of.value is None else f"{of.value:{sign}.1f}{within} %"
 
 
-def means(lab: Lab) -> list[str]:
+def means(lab: FlowRuns) -> list[str]:
     """Means that lie behind the claims: of the jobs, and of who else sends."""
     lines = []
     for setting, runs in lab.runs.items():

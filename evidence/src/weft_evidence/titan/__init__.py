@@ -47,7 +47,7 @@ ARRIVALS = "@arrivals"
 
 
 @dataclass
-class _Lab:
+class _TitanRuns:
     """What has been run so far."""
 
     request: Request
@@ -65,11 +65,11 @@ class _Lab:
         return self.scores[tight][name]
 
 
-_Check = LabCheck[_Lab]
+_Check = LabCheck[_TitanRuns]
 _Numbers = Mapping[str, Mapping[str, float]]  # at one seed, by placer and by the name of the number
 
 
-def _check(what: str, published: float, unit: str, measure: Callable[[_Lab], float], rule: Rule) -> _Check:
+def _check(what: str, published: float, unit: str, measure: Callable[[_TitanRuns], float], rule: Rule) -> _Check:
     """A claim about one number: no seeds are compared. States for the exact solver are drawn, but each counts."""
     return _Check(what, published, unit, lambda lab: Measured(measure(lab)), rule, seeded=False)
 
@@ -80,7 +80,7 @@ def _traced(
 ) -> _Check:  # fmt: skip
     """A claim about the placers on a trace, seed by seed. `least` is the least value there can be."""
 
-    def measure(lab: _Lab) -> Measured:
+    def measure(lab: _TitanRuns) -> Measured:
         return Measured.over_seeds([of(numbers) for numbers in lab.traces.of(trace)], least)
 
     return _Check(f"{trace.replace('-', ' ')}: {what}", published, unit, measure, rule)
@@ -134,8 +134,8 @@ def _both(published: Mapping[str, float]) -> dict[str, float]:
 def _places(claim: str, what: str, published: float, trace: str, metric: str) -> dict[str, _Check]:
     """Titan's place among the four, the least first, with either ElasticFlow."""
 
-    def beside(without: str) -> Callable[[_Lab], Measured]:
-        def measure(lab: _Lab) -> Measured:
+    def beside(without: str) -> Callable[[_TitanRuns], Measured]:
+        def measure(lab: _TitanRuns) -> Measured:
             by_placer = {
                 name: [numbers[name][metric] for numbers in lab.traces.of(trace)] for name in STACKS if name != without
             }
@@ -154,7 +154,7 @@ def _bed(
     what: str, published: float, unit: str, of: Callable[[Testbed, Testbed], float], model: str, workers: int,
     over: str, side: float,
 ) -> _Check:  # fmt: skip
-    def measure(lab: _Lab) -> float:
+    def measure(lab: _TitanRuns) -> float:
         return of(on_testbed("titan", model, workers), on_testbed(over, model, workers))
 
     return _check(what, published, unit, measure, on_that_side(side))
@@ -166,7 +166,7 @@ def _near(
 ) -> dict[str, _Check]:  # fmt: skip
     """Titan on the testbed beside either ElasticFlow."""
 
-    def measure(other: str) -> Callable[[_Lab], float]:
+    def measure(other: str) -> Callable[[_TitanRuns], float]:
         return lambda lab: of(on_testbed("titan", model, workers), on_testbed(other, model, workers))
 
     return {
@@ -178,12 +178,12 @@ def _near(
 def _section_ii(placer: str, published: float) -> _Check:
     """Machines with 4, 3, 2 and 1 of 4 GPUs free; 4 workers."""
 
-    def measure(lab: _Lab) -> float:
+    def measure(lab: _TitanRuns) -> float:
         import numpy as np
 
         from weft.model.profile import Phase, Profile
         from weft.policies.place.hived import fragments_first
-        from weft.policies.place.titan import Limits, solve
+        from weft.policies.place.titan import StageLimits, solve
 
         free = np.array([4, 3, 2, 1])
         kind = kind_of(Profile.from_phases("p", [Phase(1.0), Phase(bytes=1.0)], 4), HD)
@@ -192,7 +192,7 @@ def _section_ii(placer: str, published: float) -> _Check:
             shares = fragments_first(free, np.full(4, 4), np.zeros(4, dtype=np.int64), 4)
             where = [machine for machine, count in shares for _ in range(count)]
         elif placer == "titan":
-            for machine, ranks in solve(kind, free, free == 4, Limits(np.inf, lambda a, b: np.inf)) or ():
+            for machine, ranks in solve(kind, free, free == 4, StageLimits(np.inf, lambda a, b: np.inf)) or ():
                 for rank in ranks:
                     where[rank] = machine
         return bytes_across(pattern_of(kind), where)
@@ -200,8 +200,8 @@ def _section_ii(placer: str, published: float) -> _Check:
     return _check(f"section II: bytes across machines with {placer}", published, "K", measure, equal)
 
 
-def _left_idle(workers: int) -> Callable[[_Lab], float]:
-    def measure(lab: _Lab) -> float:
+def _left_idle(workers: int) -> Callable[[_TitanRuns], float]:
+    def measure(lab: _TitanRuns) -> float:
         used = {machine for machine, _ in place_on_testbed("titan", "resnet50", workers)}
         return float(sum(FREE[m] == 4 and m not in used for m in range(8)))
 
@@ -323,7 +323,7 @@ for _tight in (False, True):
 def reproduce(request: Request) -> Reproduction:
     """Check the claims that were asked for, all by default."""
     names, _ = chosen(request, CLAIMS)
-    lab = _Lab(request)
+    lab = _TitanRuns(request)
     claims = []
     for name in names:
         seeds = f"--seeds {len(lab.traces.seeds)} --seed {request.seed}"
@@ -362,7 +362,7 @@ def _labelled(what: str) -> str:
     return what
 
 
-def _words(lab: _Lab) -> list[str]:
+def _words(lab: _TitanRuns) -> list[str]:
     """The comparison with the exact solver, and the placements on the testbed, in words."""
     lines = testbed_words()
     shown = [(tight, name, s) for tight, scores in lab.scores.items() for name, s in scores.items()]

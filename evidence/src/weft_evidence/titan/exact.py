@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from weft.model.profile import Phase, Profile
 from weft.policies.place.pattern import Kind, kind_of, pattern_of, within
-from weft.policies.place.titan import Limits, printed, solve
+from weft.policies.place.titan import StageLimits, printed, solve
 from weft.policies.place.titan.search import Placed
 
 BOUND = 1.0 - 1.0 / math.e  # Lemma 3: greedy on a non-decreasing submodular function reaches this part of the best
@@ -170,7 +170,7 @@ def compare(n: int, seed: int, tight: bool = False) -> dict[str, Score]:
         best = optimum(kind, free.tolist(), idle.tolist(), limit)
         if best is None:
             continue
-        limits = Limits(limit, lambda a, b, limit=limit: limit)  # type: ignore[misc]
+        limits = StageLimits(limit, lambda a, b, limit=limit: limit)  # type: ignore[misc]
         for name, found in rows.items():
             if name == "titan:printed":
                 placed = printed(kind, free, idle, limits, np.random.default_rng((seed, number)))

@@ -16,7 +16,7 @@ from weft.network.iteration import play_on
 from weft.network.topologies import Machine, single_switch
 from weft.policies.place.hived import fragments_first
 from weft.policies.place.pattern import bytes_across, divide, kind_of, pattern_of
-from weft.policies.place.titan import Limits, solve
+from weft.policies.place.titan import StageLimits, solve
 from weft.policies.place.titan.search import Placed
 from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
@@ -227,7 +227,7 @@ def place_on_testbed(placer: str, model: str, workers: int) -> Placed:
     idle = FREE == 4
     if placer == "titan":
         kind = kind_of(zoo.profile(model, workers), HD)
-        found = solve(kind, FREE, idle, Limits(np.inf, lambda a, b: np.inf))
+        found = solve(kind, FREE, idle, StageLimits(np.inf, lambda a, b: np.inf))
         if found is None:
             raise AssertionError("the testbed has room for 18 workers")
         return found

@@ -18,9 +18,8 @@ from weft.advise.race import Race, Replicate, entrants, race, score
 from weft.advise.site import Site
 from weft.policies.order.weft import BOUND, LEAST_BOUND_S
 from weft.results.run import RunResult
-from weft.runs.executors import run_all
 from weft.runs.prepare import compile_kernels
-from weft.runs.run import Task, run_task
+from weft.runs.run import Task, run_grid, run_task
 from weft.scenario import Scenario
 from weft.scenario.build import Layers
 from weft.scenario.shipped import scenario_path
@@ -40,7 +39,7 @@ QUICK_RIVALS = 4
 
 
 @dataclass
-class _Lab:
+class _WeftRuns:
     """What has been run so far."""
 
     request: Request
@@ -74,11 +73,9 @@ class _Lab:
             given = {seed: Scenario.load(TRIALS[name].scenario(seed)) for seed in self.seeds()}
             tasks = [Task(given[seed], Layers(stack), seed, record=False) for seed in given for stack in stacks]
             compile_kernels(self.request.on_compile, [resolve(stack) for stack in stacks])
-            found: dict[int, RunResult] = {}
-            for i, run in run_all(tasks, self.request.workers, run_task):  # all together, so that no processor idles
-                found[i] = replace(run, stack=stacks[i % len(stacks)])
-                self._tell(len(found), len(tasks))
-            self.runs[name] = Runs([found[i] for i in range(len(tasks))])
+            # all together, so that no processor idles
+            runs = run_grid(tasks, self.request.workers, run_task, self._tell)
+            self.runs[name] = Runs([replace(run, stack=stacks[i % len(stacks)]) for i, run in enumerate(runs)])
         return self.runs[name]
 
     def _tell(self, done: int, total: int) -> None:
@@ -101,7 +98,7 @@ class _Lab:
         return lines
 
 
-_Check = LabCheck[_Lab]
+_Check = LabCheck[_WeftRuns]
 
 
 def _at_most(bar: float, measured: Measured) -> Verdict:
@@ -132,7 +129,7 @@ def _bounded(name: str, trial: Trial) -> _Check:
 
 
 def _machine_hours(trial: Trial) -> _Check:
-    def measure(lab: _Lab) -> Measured:
+    def measure(lab: _WeftRuns) -> Measured:
         runs = lab.of("titan").by_stack
         pairs = zip(runs["weft"], runs[trial.own], strict=True)
         return Measured.over_seeds([machine_use(a).machine_hours / machine_use(b).machine_hours for a, b in pairs])
@@ -198,7 +195,7 @@ def reproduce(request: Request) -> Reproduction:
     absent = {name for name, trial in TRIALS.items() if missing(trial)}
     if absent:
         notes.append(f"WEFT_TRACES does not hold the traces of {', '.join(sorted(absent))}: left out.")
-    lab, claims = _Lab(request), []
+    lab, claims = _WeftRuns(request), []
     for name in names:
         trial = name.rpartition("-")[0]
         if trial not in absent:
@@ -206,7 +203,7 @@ def reproduce(request: Request) -> Reproduction:
     return Reproduction("weft", tuple(claims), (*notes, *lab.notes()))
 
 
-def _judged(lab: _Lab, name: str, trial: str) -> Claim:
+def _judged(lab: _WeftRuns, name: str, trial: str) -> Claim:
     check, seeds = CLAIMS[name], lab.seeds()
     measured = check.measure(lab)
     check = replace(check, what=check.what.replace("the best other stack", f"{lab.best(trial)}, the best other stack"))

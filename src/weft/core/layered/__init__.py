@@ -11,6 +11,7 @@ from weft.core.layered.alternatives import alternatives
 from weft.core.layered.even import Shaped
 from weft.core.layered.pool import Outcome
 from weft.core.layered.serve import serve
+from weft.errors import DecisionError
 from weft.model.plan import Candidate, Plan, State
 from weft.model.view import ClusterView, JobView
 from weft.policies.order.base import Cap, Claim, Order, Ranking
@@ -49,6 +50,8 @@ class Layered(Planner):
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """The plan that serves the order's claims best first, and up to n - 1 alternatives."""
         ranking = self.order.rank(view, state["order"])
+        if not isinstance(ranking, Ranking):
+            raise DecisionError(f"order {self.order.name} returned {ranking!r:.60}; rank() returns a Ranking")
         caused = self._caused(view, state)
         if self._cap is not None and ranking.preemptive:
             ranking = replace(ranking, cap=Cap(self._cap[0], {user: len(times) for user, times in caused.items()}))

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import StackError
+from weft.errors import DecisionError, StackError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobView, Offer
@@ -106,7 +106,10 @@ class Shaped(_Around):
         """The answer of the place inside, in the job's shape."""
         each = job.job.per_server
         if not each:
-            return self.inner.place(view, job, gpus, offer, state)
+            answer = self.inner.place(view, job, gpus, offer, state)
+            if not isinstance(answer, Answer):
+                raise DecisionError(f"place {self.inner.name} returned {answer!r:.60}; place() returns an Answer")
+            return answer
         servers, rest = divmod(gpus, each)
         offer = self.inner.withheld(view, job, offer, state)
         fits = offer.free

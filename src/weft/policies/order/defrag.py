@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
 from weft.model.plan import State
+from weft.model.policy import setting
 from weft.model.view import ClusterView, JobStatus, JobView
 from weft.policies.order.base import Claim, Order, Ranking
-from weft.policies.order.leases import period
+from weft.policies.order.leases import PERIODS
 
-PERIOD_S = 3600.0
 OLD_ENOUGH = 2.0  # periods that a job stays on its GPUs before it is moved, so that the last move has paid off
 
 
+@dataclass(eq=False)
 class Defragment(Order):
     """`defrag:SECONDS` (every hour by default): fifo, with migration that empties machines.
 
@@ -25,14 +26,8 @@ class Defragment(Order):
     move is a stop and a start: what the world charges for those is its cost.
     """
 
-    def __init__(self, period_s: float = PERIOD_S) -> None:
-        self.period_s = period_s
-        self.name = "defrag" if period_s == PERIOD_S else f"defrag:{period_s:g}"
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`defrag` or `defrag:SECONDS`."""
-        return cls() if arg is None else cls(period(arg, f"defrag:{arg}: the period in seconds"))
+    name = "defrag"
+    period_s: float = setting(3600.0, within=PERIODS)
 
     def initial_state(self) -> State:
         """No period has ended."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Self
+from dataclasses import dataclass
 
-from weft.errors import StackError
 from weft.model.plan import State
+from weft.model.policy import setting
 from weft.model.view import ClusterView
 from weft.policies.order.base import Claim, Order, Ranking
 
 
+@dataclass(eq=False)
 class Fifo(Order):
     """Jobs in order of submission; nobody passes the first one that does not fit, unless backfilling (`fifo:backfill`).
 
@@ -18,16 +19,8 @@ class Fifo(Order):
 
     idle_without_jobs = True
 
-    def __init__(self, backfill: bool = False) -> None:
-        self.backfill = backfill
-        self.name = "fifo:backfill" if backfill else "fifo"
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`fifo` or `fifo:backfill`."""
-        if arg not in (None, "backfill"):
-            raise StackError(f"fifo:{arg}: write fifo or fifo:backfill")
-        return cls(arg == "backfill")
+    name = "fifo"
+    backfill: bool = setting(False, words={"backfill": True})
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting jobs as they came."""

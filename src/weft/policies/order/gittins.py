@@ -47,7 +47,7 @@ class Gittins(QueuedLeastAttainedService):
     finished, too).
     """
 
-    base = "gittins"
+    name = "gittins"
 
     def initial_state(self) -> State:
         """Nobody has finished."""

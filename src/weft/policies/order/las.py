@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from heapq import merge
-from typing import Self
 
 from weft.model.plan import State
+from weft.model.policy import setting
 from weft.model.view import ClusterView, JobView
 from weft.policies.order.base import Claim, Order, Ranking
-from weft.policies.order.leases import Key, OwnLeases, last_lease_s, positive
-
-THRESHOLD_GPU_S = 3200.0
+from weft.policies.order.leases import Key, OwnLeases, last_lease_s
 
 
 class LeastAttainedService(OwnLeases):
@@ -21,7 +20,7 @@ class LeastAttainedService(OwnLeases):
     Tiresias does not migrate: a job that is not displaced stays.
     """
 
-    base = "las"
+    name = "las"
     moves = False
 
     def key_of_running(self, view: ClusterView, job: JobView) -> float:
@@ -42,6 +41,7 @@ class LeastAttainedService(OwnLeases):
         return f"least attained service first: {key:.4g} GPU s"
 
 
+@dataclass(eq=False)
 class QueuedLeastAttainedService(Order):
     """Discretised 2D-LAS (Tiresias, section 4.1): jobs move to the next queue when their GPU seconds pass a threshold.
 
@@ -49,19 +49,13 @@ class QueuedLeastAttainedService(Order):
     waiting ones come in order of submission. `las-queues:3200/36000` sets the thresholds (3200 by default).
     """
 
-    base = "las-queues"  # the order's name without a parameter
+    name = "las-queues"
+    thresholds: tuple[float, ...] = setting((3200.0,), within="(0, inf)", several=True, shown=True)
 
-    def __init__(self, thresholds: tuple[float, ...] = (THRESHOLD_GPU_S,)) -> None:
-        self.thresholds = thresholds
-        self.name = f"{self.base}:" + "/".join(f"{t:g}" for t in thresholds)
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`NAME` or `NAME:GPU-SECONDS[/GPU-SECONDS...]`."""
-        if arg is None:
-            return cls()
-        what = f"{cls.base}:{arg}: a threshold in GPU seconds"
-        return cls(tuple(sorted(positive(part, what) for part in arg.split("/"))))
+    def __post_init__(self) -> None:
+        """Thresholds in order."""
+        self.thresholds = tuple(sorted(self.thresholds))
+        super().__post_init__()
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Queue by queue: running jobs, then waiting ones."""

@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from heapq import merge
 from operator import itemgetter
-from typing import Any, Self
+from typing import Any
 
-from weft.errors import StackError
 from weft.model.plan import State
-from weft.model.policy import number
+from weft.model.policy import setting
 from weft.model.view import ClusterView, JobView, Spread
 from weft.policies.order.base import Claim, Order, Ranking
 
 Key = tuple[float, float]  # what a job is ranked by, then when it last gave up a lease: longest ago first
 Entry = tuple[Key, int, JobView]  # key, 1 if it waits, the job
-_WORDS = frozenset({"together", "moving", "staying"})
-LEAST_PERIOD_S = 1.0
+PERIODS = "[1, inf)"  # of what recurs: if it were next to nothing, jobs would change places all the time
 _NEVER = -1e300  # JSON has no infinity
 _OFFER = 1e-4  # fraction of a lease: the delay between offers where several leases end at the same moment
 _AHEAD = 32  # ends of leases that are looked at before they come
@@ -82,6 +81,7 @@ class LeaseOrder(Order):
             yield Claim(job.id, job.gpus if waits else len(view.gpus), self.words(key), job.id in apart)
 
 
+@dataclass(eq=False)
 class OwnLeases(LeaseOrder):
     """Each job has leases of its own, `lease_s` seconds from its start, and again from each renewal. When one ends,
     that job alone is claimed among the waiting ones, smallest key first. At a tie the running job stays, and among
@@ -99,35 +99,16 @@ class OwnLeases(LeaseOrder):
     unless something is reported first.
     """
 
-    default_s: float = 3600.0
-    base: str  # the order's name without a parameter
+    divider = "@"
+    together: bool = setting(False, words={"together": True})
+    moving: bool | None = setting(None, words={"moving": True, "staying": False})  # None: as this order usually does
+    lease_s: float = setting(3600.0, within=PERIODS)
 
-    def __init__(self, lease_s: float | None = None, together: bool = False, moves: bool | None = None) -> None:
-        self.lease_s = self.default_s if lease_s is None else lease_s
-        self.together = together
-        usual = self.moves
-        self.moves = usual if moves is None else moves
-        parts = ["together"] if together else []
-        parts += ["moving" if self.moves else "staying"] if self.moves != usual else []
-        parts += [f"{self.lease_s:g}"] if self.lease_s != self.default_s else []
-        self.name = f"{self.base}:{'@'.join(parts)}" if parts else self.base
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`NAME`, or after a colon any of `together`, `moving` or `staying`, and SECONDS, with an @ between them."""
-        if arg is None:
-            return cls()
-        *words, last = arg.split("@")
-        lease = None if last in _WORDS else last
-        words += [last] if lease is None else []
-        clash = len(set(words)) < len(words) or {"moving", "staying"} <= set(words)
-        letters = lease is not None and lease.isalpha() and lease not in ("inf", "nan")
-        if lease == "" or clash or letters or not set(words) <= _WORDS:
-            known = ", ".join(sorted(_WORDS))
-            raise StackError(f"{cls.base}:{arg}: write seconds, or any of {known}, with an @ between them")
-        lease_s = None if lease is None else period(lease, f"{cls.base}:{arg}: the lease in seconds")
-        moves = True if "moving" in words else False if "staying" in words else None
-        return cls(lease_s, "together" in words, moves)
+    def __post_init__(self) -> None:
+        """Whether jobs move, as set."""
+        self.moving = None if self.moving == self.moves else self.moving
+        self.moves = self.moves if self.moving is None else self.moving
+        super().__post_init__()
 
     def initial_state(self) -> State:
         """Nothing has been listed."""
@@ -277,23 +258,6 @@ class OwnLeases(LeaseOrder):
 def last_lease_s(job: JobView) -> float:
     """When a waiting job last gave up a lease. A job that has never had one comes before all others."""
     return _NEVER if job.first_start_s is None else job.waiting_since_s
-
-
-def positive(text: str, what: str) -> float:
-    """A parameter as a number, which must be more than 0."""
-    value = number(text)
-    if not 0 < value < math.inf:
-        raise StackError(f"{what}: {text!r} must be a number more than 0")
-    return value
-
-
-def period(text: str, what: str) -> float:
-    """A parameter as the length of something that recurs. If that is next to nothing, jobs change places all the time
-    and a run does not end."""
-    value = number(text)
-    if not LEAST_PERIOD_S <= value < math.inf:
-        raise StackError(f"{what}: {text!r} must be a number from {LEAST_PERIOD_S:g} on")
-    return value
 
 
 def scattered(view: ClusterView, jobs: Iterable[JobView]) -> list[JobView]:

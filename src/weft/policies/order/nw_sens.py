@@ -18,7 +18,7 @@ class NetworkSensitive(OwnLeases):
     completed an iteration has 0.
     """
 
-    base = "nw-sens"
+    name = "nw-sens"
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
 
     def key_of_running(self, view: ClusterView, job: JobView) -> float:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from heapq import merge
-from typing import Self
 
-from weft.errors import StackError
 from weft.model.plan import State
+from weft.model.policy import setting
 from weft.model.view import ClusterView, Fact, JobView
 from weft.policies.order.base import Claim, Order, Ranking
 
 Key = Callable[[JobView], float]
 
 
+@dataclass(eq=False)
 class ShortestRemainingServiceFirst(Order):
     """Jobs by remaining compute time x GPUs.
 
@@ -26,18 +27,14 @@ class ShortestRemainingServiceFirst(Order):
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
     idle_without_jobs = True
 
-    def __init__(self, preemptive: bool = False, by: str = "service") -> None:
-        self.preemptive = preemptive
-        self.by = by
-        self.name = "srsf:preemptive" if preemptive else "srsf" if by == "service" else f"srsf:{by}"
-        self._words, self._per_iteration, self._waiting = _KEYS[by]
+    name = "srsf"
+    by: str = setting("service", words=("preemptive", "size", "length"))
 
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`srsf`, `srsf:preemptive`, `srsf:size` or `srsf:length`."""
-        if arg not in (None, "preemptive", "size", "length"):
-            raise StackError(f"srsf:{arg}: write srsf, srsf:preemptive, srsf:size or srsf:length")
-        return cls(arg == "preemptive", arg if arg in ("size", "length") else "service")
+    def __post_init__(self) -> None:
+        """What it looks at."""
+        super().__post_init__()
+        self.preemptive = self.by == "preemptive"
+        self._words, self._per_iteration, self._waiting = _KEYS["service" if self.preemptive else self.by]
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting (and, if preemptive, running) jobs, least remaining service first."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Self
+from dataclasses import dataclass, replace
 
 from weft.model.plan import State
+from weft.model.policy import setting
 from weft.model.view import ClusterView, JobView
 from weft.policies.order.base import Claim, Ranking
-from weft.policies.order.leases import Key, LeaseOrder, period, scattered
-
-SLICE_S = 60.0
+from weft.policies.order.leases import PERIODS, Key, LeaseOrder, scattered
 
 
+@dataclass(eq=False)
 class TimeSlice(LeaseOrder):
     """Round robin: while jobs wait, every slice ends with the GPUs going to those that have waited longest, then to
     those that have run least since they started (Gandiva, section 3.1). A job that nobody displaces runs on.
@@ -22,14 +21,8 @@ class TimeSlice(LeaseOrder):
     nobody waits (introspective migration, section 3.3). `time-slice:SECONDS` sets the slice, a minute by default.
     """
 
-    def __init__(self, slice_s: float = SLICE_S) -> None:
-        self.lease_s = slice_s
-        self.name = "time-slice" if slice_s == SLICE_S else f"time-slice:{slice_s:g}"
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`time-slice` or `time-slice:SECONDS`."""
-        return cls() if arg is None else cls(period(arg, f"time-slice:{arg}: the slice in seconds"))
+    name = "time-slice"
+    lease_s: float = setting(60.0, within=PERIODS)
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting jobs first; at the end of a slice running ones give way to them; then those that might move."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Self
+from dataclasses import dataclass
 
-from weft.errors import StackError
+from weft.model.policy import setting
 from weft.policies.pace.base import MOST_TRANSFERS, Admission, Pace
+
+SOME = f"[1, {MOST_TRANSFERS}]"
 
 
 class Fair(Pace):
@@ -14,6 +16,7 @@ class Fair(Pace):
     name = "fair"
 
 
+@dataclass(eq=False)
 class AtMost(Pace):
     """`at-most:N` (by default 1): a transfer waits while a server it uses has N others.
 
@@ -23,18 +26,8 @@ class AtMost(Pace):
     holds_back = True
     steers = True
 
-    def __init__(self, n: int = 1) -> None:
-        self.n = n
-        self.name = f"at-most:{n}"
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`at-most` or `at-most:N`."""
-        if arg is None:
-            return cls()
-        if not (arg.isascii() and arg.isdecimal()) or not 1 <= int(arg) <= MOST_TRANSFERS:
-            raise StackError(f"at-most:{arg}: write at-most:N with a whole number N from 1 to {MOST_TRANSFERS}")
-        return cls(int(arg))
+    name = "at-most"
+    n: int = setting(1, within=SOME, whole=True, shown=True)
 
     def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
         """Whatever the constants are."""
@@ -50,6 +43,7 @@ def threshold(m: int, b_s_per_byte: float, eta_s_per_byte: float) -> float:
     return 2.0 * m * (b_s_per_byte + eta_s_per_byte) / (m * b_s_per_byte + (m - 1) * eta_s_per_byte)
 
 
+@dataclass(eq=False)
 class AdaDual(Pace):
     """`adadual` is the paper's rule; `adadual:K` lets up to K transfers share a server.
 
@@ -62,20 +56,8 @@ class AdaDual(Pace):
     holds_back = True
     steers = True
 
-    def __init__(self, k: int = 2) -> None:
-        self.k = k
-        self.name = "adadual" if k == 2 else f"adadual:{k}"
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`adadual` or `adadual:K`."""
-        if arg is None:
-            return cls()
-        if not (arg.isascii() and arg.isdecimal()) or not 1 <= int(arg) <= MOST_TRANSFERS:
-            raise StackError(
-                f"adadual:{arg}: write adadual, or adadual:K with a whole number K from 1 to {MOST_TRANSFERS}"
-            )
-        return cls(int(arg))
+    name = "adadual"
+    k: int = setting(2, within=SOME, whole=True)
 
     def admission(self, b_s_per_byte: float, eta_s_per_byte: float) -> Admission:
         """Thresholds from the constants of the network; under fair sharing (eta = 0) all of them are 2."""

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations, product
-from typing import Self
 
 import numpy as np
 
-from weft.errors import StackError
 from weft.model.flows import FlowSet
+from weft.model.policy import setting
 from weft.policies.pace.base import RatedPace
 from weft.policies.pace.rates import Demand, Ints, Limits, Moment, RateRule, Transport
 
@@ -187,25 +186,12 @@ class CcmlRule(RateRule):
             self.weight[job] = max(round(FINE * self.unfair ** min(steps, deepest) / self.beside[job]), 1)
 
 
+@dataclass(eq=False)
 class Ccml(RatedPace):
     """`ccml`, or `ccml:X` for X times the share of the next job."""
 
-    def __init__(self, unfair: float = 4.0) -> None:
-        self.unfair = unfair
-        self.name = "ccml" if unfair == 4.0 else f"ccml:{unfair:g}"
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`ccml` or `ccml:X`."""
-        if arg is None:
-            return cls()
-        try:
-            unfair = float(arg)
-        except ValueError:
-            unfair = 0.0
-        if not 1.0 <= unfair <= 1e6:
-            raise StackError(f"ccml:{arg}: write ccml, or ccml:X with a number X from 1 to 1000000")
-        return cls(unfair)
+    name = "ccml"
+    unfair: float = setting(4.0, within="[1, 1e6]")
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
         """Single flows of senders that react to congestion; a foreign flow is like a job that shares fairly."""

@@ -13,12 +13,12 @@ this bound applies, the bound grows by 10 points.
 
 from __future__ import annotations
 
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
-from weft.errors import StackError
 from weft.model.flows import FlowSet
+from weft.model.policy import setting
 from weft.policies.pace.base import RatedPace
 from weft.policies.pace.rates import Bools, Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport, resized
 from weft.policies.pace.tcp import BUFFER_BYTES
@@ -166,19 +166,12 @@ class PccRule(RateRule):
         self._try(rows, MOST_EPS)
 
 
+@dataclass(eq=False)
 class Pcc(RatedPace):
     """`pcc` is Allegro, `pcc:vivace` Vivace."""
 
-    def __init__(self, kind: str = ALLEGRO) -> None:
-        self.kind = kind
-        self.name = "pcc" if kind == ALLEGRO else f"pcc:{kind}"
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`pcc`, `pcc:allegro` or `pcc:vivace`."""
-        if arg not in (None, ALLEGRO, VIVACE):
-            raise StackError(f"pcc:{arg}: write pcc, pcc:allegro or pcc:vivace")
-        return cls(arg or ALLEGRO)
+    name = "pcc"
+    kind: str = setting(ALLEGRO, words=(ALLEGRO, VIVACE))
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
         """Single flows of senders that slow down when a rate does not pay."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Self
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
-from weft.errors import StackError
 from weft.model.plan import Placement, State
+from weft.model.policy import setting
 from weft.model.view import ClusterView, JobView, Offer
 from weft.policies.place.base import Answer, Place
 from weft.policies.place.best_fit import Ints
@@ -19,22 +20,12 @@ def big_enough(job: JobView, gpus: int, offer: Offer) -> Ints:
     return np.flatnonzero(offer.usable & (offer.memory >= job.job.profiles[gpus].memory_bytes))
 
 
+@dataclass(eq=False)
 class Fitting(Place):
     """Some of the free GPUs or, with `shared`, of those with enough memory left."""
 
-    kind: str
-    why: str
-
-    def __init__(self, shared: bool = False) -> None:
-        self.shares_gpus = shared
-        self.name = f"{self.kind}:shared" if shared else self.kind
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`NAME` or `NAME:shared`."""
-        if arg not in (None, "shared"):
-            raise StackError(f"{cls.kind}:{arg}: write {cls.kind} or {cls.kind}:shared")
-        return cls(arg == "shared")
+    why: ClassVar[str]
+    shares_gpus: bool = setting(False, words={"shared": True})
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """Those that `choose` takes, if there are enough."""
@@ -49,33 +40,22 @@ class Fitting(Place):
         """The wanted number of these GPUs."""
 
 
-class AlwaysShared(Fitting):
-    """A place that shares GPUs, under a name of its own that takes no parameter."""
-
-    def __init__(self) -> None:
-        super().__init__(shared=True)
-        self.name = type(self).name
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """The name alone."""
-        return super(Fitting, cls).from_text(arg)
-
-
 class FirstFit(Fitting):
     """The lowest-numbered free GPUs; with `first-fit:shared` the lowest-numbered GPUs with enough memory left."""
 
-    kind, why = "first-fit", "first GPUs that will do"
+    name, why = "first-fit", "first GPUs that will do"
 
     def choose(self, view: ClusterView, job: JobView, gpus: int, fit: Ints) -> Placement:
         """The first."""
         return tuple(fit[:gpus].tolist())
 
 
-class FF(AlwaysShared, FirstFit):
+@dataclass(eq=False)
+class FF(FirstFit):
     """`ff`: `first-fit:shared` under the name it has in the Ada-SRSF paper (section V)."""
 
     name = "ff"
+    shares_gpus: bool = field(default=True, init=False)
 
 
 class RandomPlace(Fitting):
@@ -84,7 +64,7 @@ class RandomPlace(Fitting):
     Each job has its own lot, so what one is given does not depend on who was asked before it.
     """
 
-    kind, why = "random", "drawn at random"
+    name, why = "random", "drawn at random"
 
     def choose(self, view: ClusterView, job: JobView, gpus: int, fit: Ints) -> Placement:
         """Whatever the lot says; ranks follow the numbers of the GPUs."""
@@ -92,7 +72,9 @@ class RandomPlace(Fitting):
         return tuple(sorted(drawn.tolist()))
 
 
-class Rand(AlwaysShared, RandomPlace):
+@dataclass(eq=False)
+class Rand(RandomPlace):
     """`rand`: `random:shared` under the name it has in the Ada-SRSF paper."""
 
     name = "rand"
+    shares_gpus: bool = field(default=True, init=False)

@@ -10,13 +10,13 @@ which the view does not show yet, are kept in the policy's state, and dropped wh
 from __future__ import annotations
 
 import sys
-from typing import Self
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import StackError
 from weft.model.plan import Placement, State
+from weft.model.policy import setting
 from weft.model.view import ClusterView, Fact, JobView, Offer, Spread
 from weft.policies.place.base import Answer, Place
 from weft.policies.place.fitting import big_enough
@@ -46,6 +46,7 @@ def noted(view: ClusterView, job: JobView, gpus: Placement, state: State) -> Sta
     return {_EARLIER: [*state.get(_EARLIER, ()), entry]}
 
 
+@dataclass(eq=False)
 class LeastWorkloadFirst(Place):
     """`lwf:K` (by default `lwf:1`): jobs of up to K GPUs take the GPUs with the least work left, wherever they are.
 
@@ -57,20 +58,8 @@ class LeastWorkloadFirst(Place):
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
     shares_gpus = True
 
-    def __init__(self, kappa: int = 1) -> None:
-        self.kappa = kappa
-        self.name = f"lwf:{kappa}"
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`lwf` or `lwf:K`."""
-        if arg is None:
-            return cls()
-        if not (arg.isascii() and arg.isdecimal()):
-            raise StackError(
-                f"lwf:{arg}: write lwf:K with a whole number K, the largest job that may be scattered (0: none)"
-            )
-        return cls(int(arg))
+    name = "lwf"
+    kappa: int = setting(1, within="[0, inf)", whole=True, shown=True)
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """Scattered over the least loaded GPUs, or server by server."""
@@ -94,15 +83,10 @@ class LeastWorkloadFirst(Place):
         return {}
 
 
+@dataclass(eq=False)
 class ListScheduling(LeastWorkloadFirst):
     """`ls`: the GPUs with the least work left for jobs of every size, wherever they are."""
 
     name = "ls"
 
-    def __init__(self) -> None:
-        self.kappa = sys.maxsize
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """The name alone."""
-        return super(LeastWorkloadFirst, cls).from_text(arg)
+    kappa: int = field(default=sys.maxsize, init=False)

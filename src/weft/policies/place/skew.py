@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
-from typing import Self
 
 import numpy as np
 
-from weft.errors import InputError, StackError
+from weft.errors import InputError
 from weft.model.plan import State
-from weft.model.policy import number
+from weft.model.policy import setting
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.policies.place.base import Answer, Place
 from weft.policies.place.best_fit import filled, idle_first
 
-LIMIT = 0.3
 
-
+@dataclass(eq=False)
 class Skew(Place):
     """A job whose largest tensor is more than a share of its model goes on the fewest servers, or waits for them; any
     other goes anywhere, servers with the fewest free GPUs first (Tiresias, section 4.2; its PACK_limit is `skew:0.3`).
@@ -26,19 +25,8 @@ class Skew(Place):
 
     needs = frozenset({Fact.MODEL})
 
-    def __init__(self, limit: float = LIMIT) -> None:
-        self.limit = limit
-        self.name = "skew" if limit == LIMIT else f"skew:{limit:g}"
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`skew` or `skew:LIMIT`."""
-        if arg is None:
-            return cls()
-        limit = number(arg)
-        if not 0 <= limit <= 1:
-            raise StackError(f"skew:{arg}: the limit is a share of the model, from 0 to 1")
-        return cls(limit)
+    name = "skew"
+    limit: float = setting(0.3, within="[0, 1]")
 
     def alike(self, job: JobView) -> str:
         """Those that are consolidated, and the others."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Placement, State
+from weft.model.policy import setting
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer, Spread, measured_s
 from weft.network.collectives.algorithms import COLLECTIVES
 from weft.policies.place.base import Answer, Place
@@ -22,6 +23,7 @@ PATIENCE = 10.0  # times a job's own length alone: large jobs wait longer under 
 UNKNOWN_S = 3600.0  # a job of unknown length may wait so long at least, and is protected for so long at least
 
 
+@dataclass(eq=False)
 class Tight(Place):
     """A job takes the fewest machines that could hold it, in the fewest racks, the tightest that fit; ranks are dealt
     out by who talks to whom (`tight:ring` etc. where profiles do not name their collective).
@@ -42,16 +44,13 @@ class Tight(Place):
     reserves = True
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
 
-    def __init__(self, collective: str = HD) -> None:
-        self.name = "tight" if collective == HD else f"tight:{collective}"
-        self._dealing = Dealing(collective)
+    name = "tight"
+    collective: str = setting(HD, words=tuple(COLLECTIVES))
 
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`tight` or `tight:COLLECTIVE`."""
-        if arg is not None and arg not in COLLECTIVES:
-            raise StackError(f"tight:{arg}: there is no such collective; known are {', '.join(COLLECTIVES)}")
-        return cls() if arg is None else cls(arg)
+    def __post_init__(self) -> None:
+        """Nothing has been dealt."""
+        super().__post_init__()
+        self._dealing = Dealing(self.collective)
 
     def initial_state(self) -> State:
         """No machines are kept for anybody."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cache
-from typing import Self
 
-from weft.errors import StackError
 from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
+from weft.model.policy import setting
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread
 from weft.policies.planners.auction import Bid, auction
 from weft.policies.planners.base import Planner
@@ -72,6 +72,7 @@ def apps_of(view: ClusterView) -> dict[str, list[JobView]]:
     return found
 
 
+@dataclass(eq=False)
 class Themis(Planner):
     """`themis`, `themis:F`, `themis:F,LEASE`: each GPU is leased for LEASE seconds (600) and then auctioned again.
 
@@ -88,27 +89,13 @@ class Themis(Planner):
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
     resizes = True
 
-    def __init__(self, fairness: float = 0.8, lease_s: float = 600.0) -> None:
-        self.fairness = fairness
-        self.lease_s = self.shortest_stay_s = lease_s
-        if (fairness, lease_s) != (0.8, 600.0):
-            self.name = f"themis:{fairness:g},{lease_s:g}"
+    fairness: float = setting(0.8, within="[0, 1)")
+    lease_s: float = setting(600.0, within="[1, inf)")
 
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`themis`, `themis:0.8` or `themis:0.8,600`."""
-        if arg is None:
-            return cls()
-        words = arg.split(",")
-        try:
-            fairness, lease_s = (*map(float, words), *(0.8, 600.0)[len(words) :])
-        except ValueError:
-            fairness, lease_s = math.nan, math.nan
-        if not (0 <= fairness < 1 and 1 <= lease_s < math.inf):
-            raise StackError(
-                f"themis:{arg}: write themis:F or themis:F,LEASE_S with 0 <= F < 1 and a lease of at least 1 second"
-            )
-        return cls(fairness, lease_s)
+    def __post_init__(self) -> None:
+        """Nobody loses GPUs before a lease ends."""
+        super().__post_init__()
+        self.shortest_stay_s = self.lease_s
 
     def initial_state(self) -> State:
         """Nobody is anywhere."""

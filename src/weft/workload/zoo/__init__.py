@@ -9,12 +9,12 @@ A name may be an alias (`VGG-16`, `inception_v3`); case, dashes and underscores 
 variant: one paper's own numbers where they differ from the architecture's, for reproducing that paper.
 """
 
-from weft.workload.zoo.build import PARALLEL, check, is_path, profile, read_model, replicas, work_of
+from weft.workload.zoo.build import PARALLEL, check, in_folder, is_path, profile, read_model, replicas, work_of
 from weft.workload.zoo.entry import Layer, Model, Published, Timing
 from weft.workload.zoo.names import find, names, without
 from weft.workload.zoo.timings import find_gpu, known, memory, timing
 
 __all__ = [
-    "PARALLEL", "Layer", "Model", "Published", "Timing", "check", "find", "find_gpu", "is_path", "known", "memory",
-    "names", "profile", "read_model", "replicas", "timing", "without", "work_of",
+    "PARALLEL", "Layer", "Model", "Published", "Timing", "check", "find", "find_gpu", "in_folder", "is_path", "known",
+    "memory", "names", "profile", "read_model", "replicas", "timing", "without", "work_of",
 ]  # fmt: skip

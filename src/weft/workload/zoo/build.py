@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,16 @@ def is_path(model: str) -> bool:
     """Whether a model's name is the path of a file: it has a folder in it, or the ending of one."""
     name = without(model)
     return name.lower().endswith(_ENDINGS) or "/" in name or "\\" in name
+
+
+def in_folder(name: str, folder: Path) -> str:
+    """A model's name as seen from a folder: a file's path starts there, or else in that of WEFT_TRACES."""
+    if not is_path(name):
+        return name
+    store, file = os.environ.get("WEFT_TRACES"), without(name)
+    if store and not (folder / file).exists() and (Path(store) / file).exists():
+        return str(Path(store) / name)
+    return name if folder == Path() else str(folder / name)
 
 
 def read_model(path: str | Path) -> Content:
@@ -147,8 +158,8 @@ def work_of(model: str, *, batch: int | None = None, gpu: str = "V100", dtype: s
     return work.with_gradients(variant.gradient_bytes) if variant and variant.gradient_bytes else work
 
 
-def grid(scheme: str, shape: str, workers: int, two_stages: bool = False) -> tuple[int, int, int]:
-    """(tensor, pipeline, data) of a scheme on that many workers.
+def grid(scheme: str, shape: str, workers: int, two_stages: bool = False, model: str = "") -> tuple[int, int, int]:
+    """(tensor, pipeline, data) of a scheme on that many workers; `model` is for the message if the shape is wrong.
 
     Plain "hybrid" splits layers over 2 workers, then stages by 2 (or 3), and replicates with what is left: 8 workers
     are 2 x 2 x 2, as in CASSINI's Figure 1(d). `two_stages`: a pipeline of 2 (or 3) stages, replicated.
@@ -158,7 +169,7 @@ def grid(scheme: str, shape: str, workers: int, two_stages: bool = False) -> tup
     if scheme == "pipeline" and not two_stages:
         return 1, workers, 1
     if shape:
-        return _given(shape, workers)
+        return _given(shape, workers, f"model {model!r}: " if model else "")
     tensor = 2 if scheme == "hybrid" and workers % 2 == 0 else 1
     rest = workers // tensor
     pipeline = 2 if rest % 2 == 0 else 3 if rest % 3 == 0 else 1
@@ -172,7 +183,9 @@ def replicas(model: str, workers: int) -> int:
     usual = "data" if is_path(name) else find(name)[0].parallel
     if workers == 1 or (usual if scheme == "auto" else scheme) not in ("pipeline", "tensor", "hybrid"):
         return workers
-    return grid(usual if scheme == "auto" else scheme, shape, workers, scheme == "auto" and usual == "pipeline")[2]
+    return grid(usual if scheme == "auto" else scheme, shape, workers, scheme == "auto" and usual == "pipeline", name)[
+        2
+    ]
 
 
 def check(model: str) -> None:
@@ -184,13 +197,19 @@ def check(model: str) -> None:
         find(name)
 
 
-def _given(shape: str, workers: int) -> tuple[int, int, int]:
+def _given(shape: str, workers: int, whose: str) -> tuple[int, int, int]:
+    what = f"{whose}parallel hybrid:{shape}"
     try:
         tensor, pipeline, data = (int(part) for part in shape.lower().split("x"))
     except ValueError as error:
-        raise InputError(f"parallel hybrid:{shape}: give tensor x pipeline x data, as in hybrid:2x2x2") from error
-    if min(tensor, pipeline, data) < 1 or tensor * pipeline * data != workers:
-        raise InputError(f"parallel hybrid:{shape}: the product must be the number of workers, {workers}")
+        raise InputError(f"{what}: give tensor x pipeline x data, as in hybrid:2x2x2") from error
+    if min(tensor, pipeline, data) < 1:
+        raise InputError(f"{what}: each of tensor, pipeline and data is at least 1")
+    if (product := tensor * pipeline * data) != workers:
+        raise InputError(
+            f"{what}: the product must be the number of workers, {workers}; give the job {product} GPUs, or write "
+            "parallel=hybrid, which chooses a shape that fits"
+        )
     return tensor, pipeline, data
 
 
@@ -255,7 +274,7 @@ def _parallelised(
         return graphs.parameter_server(work, workers, servers=how.servers, apart=how.apart, overlap=how.overlap)
     if scheme == "embedding":
         return graphs.sharded_embedding(work, workers)
-    tensor, pipeline, data = grid(scheme, shape, workers, two_stages)
+    tensor, pipeline, data = grid(scheme, shape, workers, two_stages, work.name)
     return graphs.hybrid(
         work, tensor=tensor, pipeline=pipeline, data=data, micro_batches=how.micro_batches, schedule=how.schedule,
         tensor_demand_bytes_per_s=tensor_bytes_per_s,

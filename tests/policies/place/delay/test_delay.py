@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testkit.toys import decided, played
 from weft.core.cycle import Core
-from weft.core.loop import run
 from weft.errors import StackError
 from weft.model import Hold, Start
 from weft.model.events import Submitted
@@ -15,12 +15,7 @@ from weft.model.view import JobStatus, JobView, Spread
 from weft.policies.place.delay import DelayScheduling
 from weft.policies.place.delay.timers import DEFAULT_S, AutoTuned
 from weft.stacks import resolve
-from weft.testing import ToyWorld, check_place, toy_cluster, toy_job
-
-
-@pytest.mark.parametrize("text", [None, "auto@20", "3/9", "no-wait", "consolidated", "benefit"])
-def test_conforms(text: str | None) -> None:
-    check_place(lambda: DelayScheduling.from_text(text), range(1, 3))
+from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 class Case:
@@ -186,10 +181,8 @@ def test_over_several_racks_as_few_of_them_as_possible() -> None:
 def test_every_offer_has_its_reason_in_the_log() -> None:
     """Two servers of 4 GPUs; a and b leave 2 free on each; c (4 GPUs) declines them for 20 s, then takes them."""
     jobs = [toy_job("a", 2, 100), toy_job("b", 3, 100), toy_job("c", 3, 5), toy_job("d", 2, 5, submit_s=1.0)]
-    world = ToyWorld(toy_cluster(1, 2, 4), jobs)
-    core = Core(resolve("dally", place="delay:20/40"), world)
-    run(core, world)
-    log = [(t, type(d), d.job, d.reason) for _, t, d in core.journal.entries]  # type: ignore[attr-defined]
+    core = played(ToyWorld(toy_cluster(1, 2, 4), jobs), "dally", place="delay:20/40")
+    log = [(t, type(d), d.job, d.reason) for t, d in decided(core)]
     assert log[:4] == [
         (0.0, Start, "a", "Nw_sens 0; takes on one machine after 0 s"),
         (0.0, Start, "b", "Nw_sens 0; takes on one machine after 0 s"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, Self
+from typing import Any
 
-from weft.errors import StackError
 from weft.model.flows import Traffic
 from weft.model.plan import Candidate, Gate, Placement, Plan, State
+from weft.model.policy import setting
 from weft.model.reason import Why, both
 from weft.model.view import ClusterView, Fact, Spread
 from weft.policies.interleave.base import Interleave, Pick
@@ -32,15 +32,16 @@ class Settings:
     passed over in which a job that has GPUs would go elsewhere than in the planner's own plan.
     """
 
-    candidates: int = 10
-    padding: float = 0.05
-    metric: str = "mean"
-    loops: str = "consensus"
-    threads: int = 0  # 0: one per core
-    shifts: bool = True
-    stay: bool = False
+    candidates: int = setting(10, "candidates", within="[1, 1000]", whole=True)
+    padding: float = setting(0.05, "padding", within="[0, 1]")
+    metric: str = setting("mean", "metric", words=("mean", "tail", "racks"))
+    loops: str = setting("consensus", "loops", words=("consensus", "discard"))
+    threads: int = setting(0, "threads", within="[0, 256]", whole=True)  # 0: one per core
+    shifts: bool = setting(True, words={"unshifted": False})
+    stay: bool = setting(False, words={"stay": True})
 
 
+@dataclass(eq=False)
 class Cassini(Interleave):
     """Algorithm 2 with exact rotations, and gates that compatible jobs are held to.
 
@@ -54,16 +55,12 @@ class Cassini(Interleave):
     name = "cassini"
     needs = frozenset({Fact.PROFILE})
     shifts = True
+    settings: Settings = Settings()
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings()
+    def __post_init__(self) -> None:
+        """What every interleave says; results call it cassini, however it is set."""
         self.candidates = self.settings.candidates
         self.shifts = self.settings.shifts
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`cassini`, or `cassini:candidates=20,padding=0.1,metric=tail,loops=discard`."""
-        return cls(_settings(arg) if arg is not None else None)
 
     def prepare(self) -> None:
         """Load the kernels, which rotate circles, score shifts and settle loops."""
@@ -180,40 +177,3 @@ def _key(alignment: Alignment, candidate: Candidate) -> str:
         for job in sorted(alignment.jobs)
     ]
     return blake2b("/".join(parts).encode(), digest_size=12).hexdigest()
-
-
-_NUMBERS = {"candidates": (1, 1000), "threads": (0, 256)}
-_WORDS = {"metric": ("mean", "tail", "racks"), "loops": ("consensus", "discard")}
-_FLAGS = {"unshifted": {"shifts": False}, "stay": {"stay": True}}
-
-
-def _settings(text: str) -> Settings:
-    known: dict[str, Any] = {}
-    seen: set[str] = set()
-    for part in text.split(","):
-        name, equals, value = part.strip().partition("=")
-        if name in seen:
-            raise StackError(f"cassini:{text}: {name} is there twice; leave one out")
-        seen.add(name)
-        try:
-            if name in _NUMBERS and equals:
-                known[name], (least, most) = int(value), _NUMBERS[name]
-                if not least <= known[name] <= most:
-                    more = " (0: one per core)" if name == "threads" else ""
-                    raise StackError(f"cassini:{text}: {name} is a whole number from {least} to {most}{more}")
-            elif name == "padding" and equals:
-                known[name] = float(value.removesuffix("%")) / (100.0 if value.endswith("%") else 1.0)
-                if not 0 <= known[name] <= 1:
-                    raise StackError(f"cassini:{text}: padding is a number from 0 to 1, or from 0% to 100%")
-            elif value in _WORDS.get(name, ()):
-                known[name] = value
-            elif name in _FLAGS and not equals:
-                known |= _FLAGS[name]
-            else:
-                raise ValueError
-        except ValueError:
-            raise StackError(
-                f"cassini:{text}: {part!r} is not known; write candidates=N, padding=F, metric=mean|tail|racks, "
-                "loops=consensus|discard, threads=N, unshifted, stay, separated by commas"
-            ) from None
-    return Settings(**known)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, merge
 from itertools import chain, takewhile
 from math import floor, inf, log2
-from typing import Self
 
-from weft.errors import StackError
 from weft.model.plan import State
+from weft.model.policy import setting
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Spread, measured_s
 from weft.policies.order.base import Claim, Order, Ranking
 from weft.policies.order.weft.sizes import WORTH, shared_out
@@ -23,6 +22,7 @@ _GUESS_S = 60.0  # run time that a job of unknown length is first expected to ne
 Entry = tuple[float, int, JobView]  # key, 1 if it waits, the job
 
 
+@dataclass(eq=False)
 class Weft(Order):
     """Jobs by the GPU seconds that they are expected to need still, least first; running jobs give way.
 
@@ -44,20 +44,14 @@ class Weft(Order):
     known; `weft:rigid,attained` both.
     """
 
-    def __init__(self, resizes: bool = True, lengths: bool = True) -> None:
-        self.resizes = resizes
-        self.lengths = lengths
-        self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE}) if lengths else frozenset()
-        words = [word for word, on in (("rigid", not resizes), ("attained", not lengths)) if on]
-        self.name = f"weft:{','.join(words)}" if words else "weft"
+    name = "weft"
+    resizes: bool = setting(True, words={"rigid": False})
+    lengths: bool = setting(True, words={"attained": False})
 
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`weft`, `weft:rigid`, `weft:attained` or `weft:rigid,attained`."""
-        words = arg.split(",") if arg is not None else []
-        if not set(words) <= {"rigid", "attained"} or len(words) > 2 or arg == "":
-            raise StackError(f"weft:{arg}: write weft, weft:rigid, weft:attained or weft:rigid,attained")
-        return cls("rigid" not in words, "attained" not in words)
+    def __post_init__(self) -> None:
+        """What it must know."""
+        super().__post_init__()
+        self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE}) if self.lengths else frozenset()
 
     def suited(self, facts: frozenset[Fact], resizing: bool) -> tuple[Order, list[str]]:
         """The same order for a world that knows and can do only so much, and what is left out."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,12 @@ import numpy.typing as npt
 from weft.errors import StackError
 from weft.kernels import load
 from weft.model.flows import FlowSet
+from weft.model.policy import setting
 from weft.policies.pace.base import RatedPace
 from weft.policies.pace.rates import CLAIM, Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport
 
 WINDOW = 4  # slots
+MOST_SLOTS = 1000  # that may be planned ahead
 
 
 def available_bandwidth(capacity: Floats, carried: Floats, full: npt.NDArray[np.bool_]) -> Floats:
@@ -84,15 +86,15 @@ class FlowSpec:
     each slot, a host has no answer yet and sends what it had planned before, or nothing if it pauses.
     """
 
-    slot_s: float = 0.06
-    slots: int = 10
-    host_only: bool = False
-    delay_s: float = 0.0
-    message_loss: float = 0.0
-    fill: bool = False
-    quantised: bool = False
-    leaves: float = 0.0
-    pauses: bool = False
+    host_only: bool = setting(False, words={"host-only": True})
+    fill: bool = setting(False, words={"fill": True})
+    quantised: bool = setting(False, words={"quantised": True})
+    pauses: bool = setting(False, words={"pauses": True})
+    slot_s: float = setting(0.06, "slot", within="[0.1, 10000]", unit="ms")
+    slots: int = setting(10, "slots", within=f"[1, {MOST_SLOTS}]", whole=True)
+    delay_s: float = setting(0.0, "delay", within="[0, inf)", unit="ms")
+    message_loss: float = setting(0.0, "loss", within="[0, 100)", unit="%")
+    leaves: float = setting(0.0, "leaves", within="[0, 100]", unit="%")
 
     @cached_property
     def late(self) -> int:
@@ -103,22 +105,6 @@ class FlowSpec:
     def waiting(self) -> float:
         """Part of each slot that passes before the answers of this slot are there."""
         return min(max(self.delay_s / self.slot_s - self.late, 0.0), 1.0)
-
-    @property
-    def name(self) -> str:
-        """As it is written: `flow`, `flow:host-only`, `flow:slot=20ms,delay=6ms`."""
-        return ":".join(filter(None, ("flow", self.text)))
-
-    @property
-    def text(self) -> str:
-        """What is written after the colon."""
-        parts = [flag for flag, field in _FLAGS.items() if getattr(self, field)]
-        parts += [f"slot={1e3 * self.slot_s:g}ms"] if self.slot_s != FlowSpec.slot_s else []
-        parts += [f"slots={self.slots}"] if self.slots != FlowSpec.slots else []
-        parts += [f"delay={1e3 * self.delay_s:g}ms"] if self.delay_s else []
-        parts += [f"loss={100 * self.message_loss:g}%"] if self.message_loss else []
-        parts += [f"leaves={100 * self.leaves:g}%"] if self.leaves else []
-        return ",".join(parts)
 
 
 class Asked(NamedTuple):
@@ -167,7 +153,7 @@ class Tables(NamedTuple):
     caps: Floats
 
 
-class Room(NamedTuple):
+class Workspace(NamedTuple):
     """Where `flow_kernel` works: by slot of the horizon, by link, and by flow."""
 
     free: Floats
@@ -185,12 +171,12 @@ class Room(NamedTuple):
     decided: npt.NDArray[np.bool_]
 
 
-def _work_room(links: int, slots: int, flows: int) -> Room:
+def _work_room(links: int, slots: int, flows: int) -> Workspace:
     free, load, prices, rates = (np.empty(slots) for _ in range(4))
     mine, seen_mine = np.empty((links, slots)), np.empty((links, slots))
     marked, known = np.empty(links, np.int64), np.empty(links, np.int64)
     order, kept, work = np.empty(slots, np.int64), np.empty(slots, np.int64), np.empty((4, slots))
-    return Room(
+    return Workspace(
         free, load, prices, rates, order, kept, work, mine, seen_mine, np.empty(links), marked, known,
         np.empty(flows, np.bool_),
     )  # fmt: skip
@@ -329,66 +315,21 @@ class FlowRule(RateRule):
             heard.reach[rows], heard.posted[rows] = 0.0, 0.0
 
 
-_KEYS = {
-    "slot": ("slot_s", "ms"), "delay": ("delay_s", "ms"), "loss": ("message_loss", "%"), "slots": ("slots", ""),
-    "leaves": ("leaves", "%"),
-}  # fmt: skip
-_FLAGS = {
-    "host-only": "host_only", "fill": "fill", "quantised": "quantised", "pauses": "pauses",
-}  # fmt: skip
-_HOW = (
-    "write flow, flow:host-only for hosts that know no switch, flow:fill to use what is not planned, flow:quantised "
-    "for rates that change at slots only, flow:pauses to send nothing before answers are there, or "
-    "settings such as flow:slot=30ms,slots=10,delay=6ms,loss=1%,leaves=40% (no-estimate, own-load and volume=1.6 are "
-    "settings of the pace flow-prototype, which is in weft-evidence)"
-)
-MOST_SLOTS = 1000  # that may be planned ahead
-
-
-def settings(text: str) -> FlowSpec:
-    """What follows the colon of `flow:...`."""
-    found: dict[str, float | bool] = {}
-    for part in text.split(","):
-        key, given, words = part.partition("=")
-        name, unit = (_FLAGS[part], "") if part in _FLAGS else _KEYS.get(key, ("", "")) if given else ("", "")
-        if not name or name in found:
-            raise StackError(f"flow:{text}: {_HOW}")
-        try:
-            found[name] = True if part in _FLAGS else float(words.removesuffix(unit))
-        except ValueError:
-            raise StackError(f"flow:{text}: {_HOW}") from None
-        if unit and not words.endswith(unit):
-            raise StackError(f"flow:{text}: {key} is given in {unit}; {_HOW}")
-    slot_s, delay_s = found.get("slot_s", 60.0) / 1e3, found.get("delay_s", 0.0) / 1e3
-    slots, loss = found.get("slots", 10.0), found.get("message_loss", 0.0) / 100.0
-    if not 1e-4 <= slot_s <= 10.0:
-        raise StackError(f"flow:{text}: slot must be 0.1ms to 10000ms")
-    if not (1 <= slots <= MOST_SLOTS and slots == int(slots)):
-        raise StackError(f"flow:{text}: slots must be a whole number from 1 to {MOST_SLOTS}")
-    if not 0.0 <= delay_s < slot_s * slots:
-        raise StackError(f"flow:{text}: delay must be 0ms or more, and less than the horizon of all slots")
-    if not 0.0 <= loss < 1.0:
-        raise StackError(f"flow:{text}: loss must be 0% or more, and less than 100%")
-    leaves = found.get("leaves", 0.0) / 100.0
-    if not 0.0 <= leaves <= 1.0:
-        raise StackError(f"flow:{text}: leaves must be from 0% to 100% of a fair share")
-    flags = {name: bool(found.get(name)) for name in _FLAGS.values()}
-    if flags["fill"] and flags["quantised"]:
-        raise StackError(f"flow:{text}: fill sets no rates, so they cannot be quantised; choose one of the two")
-    return FlowSpec(slot_s, int(slots), delay_s=delay_s, message_loss=loss, leaves=leaves, **flags)
-
-
+@dataclass(eq=False)
 class Flow(RatedPace):
     """`flow`, `flow:host-only`, `flow:slot=30ms,delay=6ms,loss=1%`."""
 
-    def __init__(self, spec: FlowSpec | None = None) -> None:
-        self.spec = spec or FlowSpec()
-        self.name = self.spec.name
+    name = "flow"
+    hint = " (no-estimate, own-load and volume=X are settings of flow-prototype, which is in weft-evidence)"
+    spec: FlowSpec = FlowSpec()
 
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`flow`, or with settings after the colon."""
-        return cls(None if arg is None else settings(arg))
+    def __post_init__(self) -> None:
+        """Refuse settings that contradict each other."""
+        super().__post_init__()
+        if self.spec.delay_s >= self.spec.slot_s * self.spec.slots:
+            raise StackError(f"{self.name}: delay must be less than the horizon of all slots")
+        if self.spec.fill and self.spec.quantised:
+            raise StackError(f"{self.name}: fill sets no rates, so they cannot be quantised; choose one of the two")
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
         """Single flows that leave a foreign flow what the settings say."""

@@ -5,7 +5,7 @@ decide one after the other: each reads the loads that were posted before (or tho
 step with its peers, posts, and cuts back flows that would overtake it.
 
 Functions get the flows `f` (Flows), what hosts and switches hold `s` (Tables), how they are asked `a` (Asked) and room
-to work in `w` (Room), all of the package.
+to work in `w` (Workspace), all of the package.
 """
 
 import numpy as np

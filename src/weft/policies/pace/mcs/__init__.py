@@ -7,14 +7,14 @@ foreign flows get their fair share; with `mcs:leaves=40%` foreign flows get that
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Self
 
 import numpy as np
 
-from weft.errors import StackError
 from weft.kernels import load
 from weft.model.flows import FlowSet
+from weft.model.policy import setting
 from weft.policies.pace.base import RatedPace
 from weft.policies.pace.rates import Bools, Demand, Ints, Limits, Moment, RateRule, Transport, resized
 
@@ -67,25 +67,12 @@ class McsRule(RateRule):
         self.done[rows[rows < len(self.done)]] = True
 
 
+@dataclass(eq=False)
 class Mcs(RatedPace):
     """`mcs`, `mcs:reacts`, or `mcs:leaves=X%`; see the module."""
 
-    def __init__(self, leaves: float = 0.0) -> None:
-        self.leaves = leaves
-        self.name = {0.0: "mcs", 1.0: "mcs:reacts"}.get(leaves, f"mcs:leaves={100 * leaves:g}%")
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`mcs`, `mcs:reacts`, or `mcs:leaves=X%`."""
-        if arg is None or arg == "reacts":
-            return cls(float(arg is not None))
-        try:
-            leaves = float(arg.removeprefix("leaves=").removesuffix("%")) / 100.0 if arg[-1:] == "%" else -1.0
-        except ValueError:
-            leaves = -1.0
-        if not arg.startswith("leaves=") or not 0.0 <= leaves <= 1.0:
-            raise StackError(f"mcs:{arg}: write mcs, mcs:reacts, or mcs:leaves=X% with X from 0 to 100")
-        return cls(leaves)
+    name = "mcs"
+    leaves: float = setting(0.0, "leaves", within="[0, 100]", unit="%", words={"reacts": 1.0})
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
         """Single flows that start after one another."""

@@ -24,7 +24,7 @@ import numpy as np
 
 from weft.model.flows import FlowSet
 from weft.policies.pace.rates import Demand, Floats, Ints, Limits, Moment, Others
-from weft.policies.pace.shortest import ShortestRule
+from weft.policies.pace.shortest.rule import ShortestRule
 
 PRICE = 0.85  # X: seconds of a job's time that are worth one second of a line rate to others, where T is as long as L
 POWER = 0.75  # of L / T in the price

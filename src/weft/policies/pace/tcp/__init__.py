@@ -10,16 +10,15 @@ variants apart (`tcp:ideal-reno`, ...). docs/baselines/tcp.md has the equations.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Self
 
 import numpy as np
 
 from weft.errors import StackError
 from weft.kernels import load
 from weft.model.flows import FlowSet
+from weft.model.policy import setting
 from weft.policies.pace.base import Pace
 from weft.policies.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport, resized
 
@@ -60,7 +59,7 @@ def loss_limit(variant: str, loss: float) -> float:
 
 
 @dataclass(frozen=True)
-class Control:
+class Congestion:
     """A variant: the part of a window that a loss leaves, segments that a window gains in a round trip below its last
     peak and above, and whether it shrinks as far as marks ask for (`smooth`) or has no window to speak of (`even`)."""
 
@@ -72,11 +71,11 @@ class Control:
 
 
 CONTROLS = {
-    "cubic": Control(0.7, 3.0 * 0.3 / 1.7),  # RFC 9438: its Reno-friendly region, 4.3; above the last peak as Reno
-    "reno": Control(),
-    "dctcp": Control(smooth=True),
-    "dctcp-ecn": Control(smooth=True),
-    "bbr": Control(even=True),
+    "cubic": Congestion(0.7, 3.0 * 0.3 / 1.7),  # RFC 9438: its Reno-friendly region, 4.3; above the last peak as Reno
+    "reno": Congestion(),
+    "dctcp": Congestion(smooth=True),
+    "dctcp-ecn": Congestion(smooth=True),
+    "bbr": Congestion(even=True),
 }
 
 
@@ -201,71 +200,35 @@ def missed_bytes(rate: Floats) -> Floats:
     return missed
 
 
-_HOW = (
-    f"write tcp:X with X one of {', '.join(VARIANTS)}, tcp:ideal, tcp:ideal-reno, ..., or with settings such as "
-    "tcp:cubic,buffer=200kB,goodput=95%"
-)
-_SETTINGS = {  # what each takes, and that in words
-    "buffer": (re.compile("([0-9]{1,9})kB"), "whole kilobytes (at most nine digits), such as buffer=200kB"),
-    "goodput": (re.compile("([1-9][0-9]?|100)%"), "whole percent from 1% to 100%, such as goodput=95%"),
-}
+# how each is written, ideal-cubic as ideal
+_KINDS = {kind: kind for kind in (*VARIANTS, "ideal", *(f"ideal-{v}" for v in VARIANTS))} | {"ideal-cubic": "ideal"}
 _BBR_GOODPUT = 0.98  # it drains its queue for 0.2 s of every 10
 
 
-def _read(pace: str, setting: str, variant: str) -> tuple[str, int]:
-    """Name and number of one setting of a pace."""
-    name, equals, text = setting.partition("=")
-    if not equals or name not in _SETTINGS:
-        raise StackError(
-            f"{pace}: {setting or 'an empty setting'}: settings are buffer=, such as buffer=200kB, and goodput=, such "
-            "as goodput=95%"
-        )
-    if name == "buffer" and (CONTROLS[variant].even or CONTROLS[variant].smooth):
-        raise StackError(f"{pace}: {variant} loses nothing to a full buffer here; only cubic and reno take buffer=")
-    pattern, takes = _SETTINGS[name]
-    number = pattern.fullmatch(text)
-    if number is None:
-        raise StackError(f"{pace}: {setting}: {name}= takes {takes}")
-    return name, int(number[1])
-
-
+@dataclass(eq=False)
 class Tcp(Pace):
     """`tcp` is CUBIC; `tcp:reno`, `tcp:cubic`, `tcp:bbr`, `tcp:dctcp`, `tcp:dctcp-ecn`; `tcp:ideal` shares fairly."""
 
     steers = True
     natural = True
 
-    def __init__(
-        self, variant: str = "cubic", ideal: bool = False, buffer_bytes: float = BUFFER_BYTES, goodput: float = 1.0
-    ) -> None:
-        self.variant, self.ideal, self.buffer_bytes, self.goodput = variant, ideal, buffer_bytes, goodput
-        kind = f"ideal-{variant}" if ideal and variant != "cubic" else "ideal" if ideal else variant
-        self.name = f"tcp:{kind}" + (f",buffer={buffer_bytes / 1e3:g}kB" if buffer_bytes != BUFFER_BYTES else "")
-        self.name += f",goodput={100 * goodput:g}%" if goodput != 1.0 else ""
+    name = "tcp"
+    kind: str = setting("cubic", words=_KINDS, shown=True)
+    buffer_bytes: float = setting(BUFFER_BYTES, "buffer", within="[0, 999999999]", unit="kB", whole=True)
+    goodput: float = setting(1.0, "goodput", within="[1, 100]", unit="%", whole=True)
 
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`tcp:VARIANT`, `tcp:ideal-VARIANT` or `tcp:VARIANT,buffer=...kB,goodput=...%`."""
-        kind, comma, settings = ("cubic" if arg is None else arg).partition(",")
-        ideal = kind == "ideal" or kind.startswith("ideal-")
-        variant = "cubic" if kind == "ideal" else kind.removeprefix("ideal-")
-        if variant not in VARIANTS:
-            raise StackError(f"tcp:{arg}: {_HOW}")
-        if not comma:
-            return cls(variant, ideal)
-        if ideal:
-            raise StackError(f"tcp:{arg}: tcp:ideal has no buffer and no goodput to set; write tcp:{kind}")
-        found = {}
-        for setting in settings.split(","):
-            name, value = _read(f"tcp:{arg}", setting, variant)
-            if name in found:
-                raise StackError(f"tcp:{arg}: {name}= is set twice; write it once")
-            found[name] = value
-        return cls(
-            variant,
-            buffer_bytes=1e3 * found["buffer"] if "buffer" in found else BUFFER_BYTES,
-            goodput=found.get("goodput", 100) / 100.0,
-        )
+    def __post_init__(self) -> None:
+        """Refuse settings that such senders do not have."""
+        super().__post_init__()
+        self.ideal = self.kind.startswith("ideal")
+        self.variant = "cubic" if self.kind == "ideal" else self.kind.removeprefix("ideal-")
+        if self.ideal and (self.goodput != 1.0 or self.buffer_bytes != BUFFER_BYTES):
+            raise StackError(f"{self.name}: tcp:ideal has no buffer and no goodput to set; write tcp:{self.kind}")
+        control = CONTROLS[self.variant]
+        if self.buffer_bytes != BUFFER_BYTES and (control.even or control.smooth):
+            raise StackError(
+                f"{self.name}: {self.variant} loses nothing to a full buffer here; only cubic and reno take buffer="
+            )
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
         """Single flows as fast as random loss lets them; of what they send a part counts, where that was measured."""

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.errors import StackError
 from weft.model.plan import Placement, State
-from weft.model.policy import number
+from weft.model.policy import setting
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer
 from weft.policies.place.base import Answer, Place
 from weft.policies.place.best_fit import Ints, idle_first, tightest
-from weft.policies.place.delay.timers import DEFAULT_S, AutoTuned, Benefit, Fixed, Timers, tier_of
+from weft.policies.place.delay.timers import DEFAULT_S, WINDOW_S, AutoTuned, Benefit, Fixed, Timers, tier_of
 
 _WHERE = ("on one machine", "in one rack", "over several racks")
 
 
+@dataclass(eq=False)
 class DelayScheduling(Place):
     """Algorithm 1: one machine at once, one rack after the machine timer, anything after the rack timer.
 
@@ -29,29 +31,33 @@ class DelayScheduling(Place):
     `delay:consolidated`, `delay:benefit`.
     """
 
-    def __init__(self, rule: Timers | None = None) -> None:
-        self.rule = rule or AutoTuned()
-        self._seen: tuple[Offer | None, Offer | None, dict[int, tuple[int, int]]] = (None, None, {})
-        self.name = "delay" if self.rule.text == "auto" else f"delay:{self.rule.text}"
-        if isinstance(self.rule, Benefit):
-            self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE, Fact.MODEL})
+    name = "delay"
+    by: str = setting("auto", words=("auto", "manual", "no-wait", "consolidated", "benefit"))
+    window_s: float = setting(WINDOW_S, "auto", mark="@", within="(0, inf)")
+    timers_s: tuple[float, ...] = setting((), within="[0, inf)", several=True)
 
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """The rule by its name, or two numbers."""
-        name, at, window = ("auto" if arg is None else arg).partition("@")
-        if name == "auto":
-            return cls(AutoTuned(*([_seconds(window, f"delay:{arg}", more_than_0=True)] if at else [])))
-        if arg in _RULES:
-            return cls(_RULES[arg]())
-        first, slash, second = (arg or "").partition("/")
-        if not slash:
-            known = ", ".join(("auto", "auto@SECONDS", *_RULES, "SECONDS/SECONDS"))
-            raise StackError(f"delay:{arg}: there is no such rule; write delay: and one of {known}")
-        machine_s, rack_s = _seconds(first, f"delay:{arg}"), _seconds(second, f"delay:{arg}")
-        if machine_s > rack_s:
-            raise StackError(f"delay:{arg}: both timers count from the start of waiting; the second is the longer one")
-        return cls(Fixed(machine_s, rack_s, f"{machine_s:g}/{rack_s:g}"))
+    def __post_init__(self) -> None:
+        """The rule that is meant."""
+        super().__post_init__()
+        self._seen: tuple[Offer | None, Offer | None, dict[int, tuple[int, int]]] = (None, None, {})
+        if (self.by != "auto") + (self.window_s != WINDOW_S) + bool(self.timers_s) > 1:
+            raise StackError(f"{self.name}: it has one rule for its timers; write one of them")
+        if self.timers_s and (len(self.timers_s) != 2 or self.timers_s[0] > self.timers_s[1]):
+            raise StackError(
+                f"{self.name}: write both timers, as in delay:3600/7200; they count from the start of waiting, so the "
+                "second is the longer one"
+            )
+        fixed = {
+            "manual": DEFAULT_S,
+            "no-wait": (0.0, 0.0),
+            "consolidated": (math.inf, math.inf),
+            "auto": self.timers_s,
+        }
+        if self.by == "benefit":
+            self.rule: Timers = Benefit()
+            self.needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE, Fact.MODEL})
+        else:
+            self.rule = Fixed(*fixed[self.by]) if fixed[self.by] else AutoTuned(self.window_s)
 
     def initial_state(self) -> State:
         """The rule's."""
@@ -115,14 +121,6 @@ class DelayScheduling(Place):
         return Answer(None, words, state, again if view.now < again < math.inf else None)
 
 
-_RULES = {
-    "manual": lambda: Fixed(*DEFAULT_S, "manual"),
-    "no-wait": lambda: Fixed(0.0, 0.0, "no-wait"),
-    "consolidated": lambda: Fixed(math.inf, math.inf, "consolidated"),
-    "benefit": Benefit,
-}
-
-
 def _best(view: ClusterView, gpus: int, offer: Offer) -> tuple[int, int]:
     """The best tier on offer, and for one machine or rack the one to take.
 
@@ -155,13 +153,6 @@ def _gpus(view: ClusterView, gpus: int, offer: Offer, tier: int, where: int) -> 
     else:
         shares = tightest(offer.free_per_server, racks, gpus)
     return idle_first(view, offer, shares)
-
-
-def _seconds(text: str, what: str, more_than_0: bool = False) -> float:
-    value = number(text)
-    if not 0 <= value < math.inf or (more_than_0 and value == 0):
-        raise StackError(f"{what}: {text!r} is no time in seconds{' that is more than 0' * more_than_0}")
-    return value
 
 
 def _time(seconds: float) -> str:

@@ -24,7 +24,6 @@ TIERS = ("machine", "rack", "network")
 class Timers(ABC):
     """A rule for the two timers."""
 
-    text: str  # as in delay:TEXT
     for_ever = False  # whether every job waits for the best tier, however long that takes
 
     def initial_state(self) -> State:
@@ -48,9 +47,9 @@ class Fixed(Timers):
     """The same timers for every job (`delay:manual`, `delay:3600/7200`, `delay:no-wait`). Where they never run out
     (`delay:consolidated`), a job waits until it can have the closest place possible."""
 
-    def __init__(self, machine_s: float, rack_s: float, text: str) -> None:
+    def __init__(self, machine_s: float, rack_s: float) -> None:
         self._timers = (machine_s, rack_s)
-        self.text, self.for_ever = text, math.isinf(machine_s)
+        self.for_ever = math.isinf(machine_s)
 
     def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
         """As set."""
@@ -65,7 +64,6 @@ class AutoTuned(Timers):
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self.window_s = window_s
-        self.text = "auto" if window_s == WINDOW_S else f"auto@{window_s:g}"
 
     def initial_state(self) -> State:
         """No waits; `tuned` keeps what was computed from them and until when it holds."""
@@ -114,7 +112,6 @@ class Benefit(Timers):
     default of 12 hours holds.
     """
 
-    text = "benefit"
     _EVERY_S = 3600.0
 
     def initial_state(self) -> State:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import StackError
 from weft.model.cluster import Cluster, Topology
 from weft.model.plan import Placement, State
-from weft.model.policy import number
+from weft.model.policy import setting
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.network.collectives.algorithms import COLLECTIVES
 from weft.policies.place.base import Answer, Place
@@ -24,20 +22,21 @@ from weft.policies.place.titan.search import Placed, search
 
 
 @dataclass(frozen=True)
-class Limits:
+class StageLimits:
     """P(s, s') as bytes: what one machine may send another in one stage; `least` holds for every pair."""
 
     least: float
     between: Callable[[int, int], float]
 
-    def per_byte(self, message: float) -> Limits:
+    def per_byte(self, message: float) -> StageLimits:
         """The same for a message of one byte."""
-        return Limits(self.least / message, lambda a, b: self.between(a, b) / message)
+        return StageLimits(self.least / message, lambda a, b: self.between(a, b) / message)
 
 
-_NO_LIMITS = Limits(np.inf, lambda a, b: np.inf)
+_NO_LIMITS = StageLimits(np.inf, lambda a, b: np.inf)
 
 
+@dataclass(eq=False)
 class Titan(Place):
     """`titan`, `titan:printed`, `titan:plus`; also the collective and the stage time, as in `titan:plus/ring/0.1`.
 
@@ -51,38 +50,20 @@ class Titan(Place):
     change places.
     """
 
+    name, divider = "titan", "/"
     needs = frozenset({Fact.PROFILE})
+    variant: str = setting("", words=("printed", "plus"))
+    collective: str = setting(HD, words=tuple(COLLECTIVES))
+    stage_s: float = setting(1.0, within="(0, inf)")
 
-    def __init__(self, variant: str = "", collective: str = HD, stage_s: float = 1.0) -> None:
-        self.variant, self.collective, self.stage_s = variant, collective, stage_s
-        parts = [variant] if variant else []
-        parts += [collective] if collective != HD else []
-        parts += [f"{stage_s:g}"] if stage_s != 1.0 else []
-        self.name = "titan" + (":" + "/".join(parts) if parts else "")
-        self._dealing = Dealing(collective)
-        self._of: tuple[Topology, Limits] | None = None
+    def __post_init__(self) -> None:
+        """Nothing has been asked."""
+        super().__post_init__()
+        self._dealing = Dealing(self.collective)
+        self._of: tuple[Topology, StageLimits] | None = None
         self._fitting: dict[
             tuple[Kind, float, int], bool
         ] = {}  # kinds of jobs by message and shape: would it do empty?
-
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`titan`, or after a colon any of printed or plus, a collective and seconds per stage, divided by slashes."""
-        given: dict[str, str | float] = {}
-        for part in arg.split("/") if arg is not None else []:
-            if part in ("printed", "plus"):
-                key: str = "variant"
-            elif part in COLLECTIVES:
-                key = "collective"
-            else:
-                key = "stage_s"
-            if key in given or (key == "stage_s" and not 0.0 < number(part) < np.inf):
-                raise StackError(
-                    f"titan:{arg}: write titan:printed or titan:plus, perhaps with a collective and the seconds of a "
-                    "stage behind it, as in titan:plus/ring/0.1"
-                )
-            given[key] = float(part) if key == "stage_s" else part
-        return cls(**given)  # type: ignore[arg-type]
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """Algorithm 3: the used machines alone; if that will not do, with one idle machine after another."""
@@ -107,7 +88,7 @@ class Titan(Place):
             return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
         return self._answer(view, offer, found, idle, state, but)
 
-    def _would_fit(self, cluster: Cluster, kind: Kind, message: float, limits: Limits, each: int) -> bool:
+    def _would_fit(self, cluster: Cluster, kind: Kind, message: float, limits: StageLimits, each: int) -> bool:
         """Whether an empty cluster has a place for such a job within the limits; if not, waiting would not help it."""
         key = (kind, message, each)
         if key not in self._fitting:
@@ -117,13 +98,13 @@ class Titan(Place):
         return self._fitting[key]
 
     def _solve(
-        self, view: ClusterView, kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, rooms: Rooms
+        self, view: ClusterView, kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: StageLimits, rooms: Rooms
     ) -> Placed | None:
         if self.variant == "printed":
             return printed(kind, free, idle, limits, view.rng(self.name))
         return solve(kind, free, idle, limits, plus=self.variant == "plus", rooms=rooms)
 
-    def _limits(self, cluster: Cluster) -> Limits:
+    def _limits(self, cluster: Cluster) -> StageLimits:
         if self._of is None or self._of[0] is not cluster.topology:
             self._of = (cluster.topology, _limits(cluster, self.stage_s))
             self._fitting.clear()
@@ -138,7 +119,7 @@ class Titan(Place):
 
 
 def solve(
-    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, plus: bool = False,
+    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: StageLimits, plus: bool = False,
     rooms: Rooms | None = None,
 ) -> Placed | None:  # fmt: skip
     """Machines and ranks by the order of the objectives; None if no place within the limits is found.
@@ -161,7 +142,7 @@ def solve(
 
 
 def printed(
-    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, rng: np.random.Generator
+    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: StageLimits, rng: np.random.Generator
 ) -> Placed | None:
     """Algorithms 1 to 3 as printed: over the used machines and those idle ones that would do alone, roomiest first.
 
@@ -190,7 +171,7 @@ def printed(
     return None
 
 
-def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: Limits, plus: bool) -> Placed | None:
+def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: StageLimits, plus: bool) -> Placed | None:
     """Of the sharings within the limits, the one with the fewest bytes across machines; among equal ones the first."""
     best: Placed | None = None
     least = np.inf
@@ -206,7 +187,7 @@ def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: Limits, 
 
 
 def _by_greedy(
-    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: Limits, least_new: int
+    kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: StageLimits, least_new: int
 ) -> Placed | None:  # fmt: skip
     """Algorithm 3 in lexicographic order: Algorithm 2 on the used machines, then with idle ones, one more at a time."""
     whole, used = _roomiest(np.flatnonzero(idle), free), _roomiest(np.flatnonzero(~idle & (free > 0)), free)
@@ -223,7 +204,7 @@ def _roomiest(machines: Ints, free: Ints) -> Ints:
     return machines[np.argsort(-free[machines], kind="stable")]
 
 
-def _merge(kind: Kind, allowed: list[int], free: Ints, limits: Limits) -> Placed | None:
+def _merge(kind: Kind, allowed: list[int], free: Ints, limits: StageLimits) -> Placed | None:
     """Algorithm 2: every worker alone to begin with; the machine whose feasible set saves most machines comes next.
 
     Merging m workers onto one machine saves m - 1, so that is the machine with the largest feasible set. Machines with
@@ -258,7 +239,8 @@ def _merge(kind: Kind, allowed: list[int], free: Ints, limits: Limits) -> Placed
 
 
 def _better(
-    kind: Kind, rooms: Rooms, idle: npt.NDArray[np.bool_], limits: Limits, best: tuple[int, int], greedy: Placed | None
+    kind: Kind, rooms: Rooms, idle: npt.NDArray[np.bool_], limits: StageLimits, best: tuple[int, int],
+    greedy: Placed | None,
 ) -> Placed | None:  # fmt: skip
     """Sharings with fewer machines than the greedy came to, in the order of the objectives."""
     workers = kind[0]
@@ -273,11 +255,11 @@ def _better(
     return None
 
 
-def _fits(machines: Sequence[int], limits: Limits) -> Callable[[int, int, float], bool]:
+def _fits(machines: Sequence[int], limits: StageLimits) -> Callable[[int, int, float], bool]:
     return lambda a, b, size: size <= limits.least or size <= limits.between(machines[a], machines[b])
 
 
-def _limits(cluster: Cluster, stage_s: float) -> Limits:
+def _limits(cluster: Cluster, stage_s: float) -> StageLimits:
     capacity, route = cluster.topology.capacity, cluster.topology.route
     least = float(capacity.min()) if len(capacity) else np.inf
 
@@ -285,7 +267,7 @@ def _limits(cluster: Cluster, stage_s: float) -> Limits:
     def between(a: int, b: int) -> float:
         return stage_s * min((float(capacity[k]) for k in route(a, b)), default=np.inf)
 
-    return Limits(least * stage_s, between)
+    return StageLimits(least * stage_s, between)
 
 
 def _gpus(view: ClusterView, offer: Offer, found: Placed) -> Placement:

@@ -8,17 +8,15 @@ of m samples is (phi + m0) / (phi + m), with phi the gradient noise scale and m0
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 
-from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
+from weft.model.policy import setting
 from weft.model.profile import Profile
 from weft.model.view import ClusterView, Estimate, Fact, JobView, Spread
 from weft.policies.planners.base import Planner
@@ -119,6 +117,7 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
 RESTART_S = 30.0  # what a re-allocation is taken to cost (delta of section 4.2)
 
 
+@dataclass(eq=False)
 class Pollux(Planner):
     """`pollux`, `pollux:NOISE`, `pollux:NOISE,INTERVAL`: all GPUs are shared out anew every INTERVAL seconds (60).
 
@@ -137,32 +136,14 @@ class Pollux(Planner):
     resizes = True
     search = (12, 12)  # population and generations of the genetic search
 
-    def __init__(self, noise: float = 10.0, interval_s: float = 60.0, fixed: bool = False) -> None:
-        self.noise = noise
-        self.interval_s = interval_s
-        self.fixed = fixed
-        if (noise, interval_s) != (10.0, 60.0):
-            self.name = f"pollux:{noise:g},{interval_s:g}" + (",fixed" if fixed else "")
-        elif fixed:
-            self.name = "pollux:fixed"
-        self._chosen: dict[tuple[int, float], tuple[Profile, Profile]] = {}  # a profile, and it with its worth
+    noise: float = setting(10.0, within="(0, inf)")
+    interval_s: float = setting(60.0, within="[1, inf)")
+    fixed: bool = setting(False, words={"fixed": True})
 
-    @classmethod
-    def from_text(cls, arg: str | None) -> Self:
-        """`pollux`, `pollux:10`, `pollux:10,60`, or one of them with `fixed` at the end."""
-        words = arg.split(",") if arg is not None else []
-        fixed = words[-1:] == ["fixed"]
-        numbers = words[:-1] if fixed else words
-        try:
-            noise, interval_s = (*map(float, numbers), *(10.0, 60.0)[len(numbers) :])
-        except ValueError:
-            noise, interval_s = math.nan, math.nan
-        if not (0 < noise < math.inf and 1 <= interval_s < math.inf):
-            raise StackError(
-                f"pollux:{arg}: write pollux:NOISE or pollux:NOISE,INTERVAL_S with a noise scale above 0 and an "
-                "interval of at least 1 second, and fixed behind them if batches are to stay as they are"
-            )
-        return cls(noise, interval_s, fixed)
+    def __post_init__(self) -> None:
+        """Nothing has been chosen."""
+        super().__post_init__()
+        self._chosen: dict[tuple[int, float], tuple[Profile, Profile]] = {}  # a profile, and it with its worth
 
     def initial_state(self) -> State:
         """Nobody is anywhere."""

@@ -1,0 +1,56 @@
+"""What the simulated world writes down about each job."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from weft.model.job import Job
+from weft.model.plan import Gate, Placement
+from weft.model.profile import Profile
+
+
+@dataclass(slots=True)
+class Span:
+    """One assignment of a job to GPUs."""
+
+    job: str
+    start_s: float
+    gpus: Placement
+    end_s: float = math.nan
+    end: str = ""
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """What became of a job, for the results."""
+
+    job: Job
+    uid: int
+    saved: int = 0  # iterations at the last checkpoint
+    row: int = -1  # in the engine, -1 if not attached
+    span: Span | None = None
+    gate: Gate | None = None
+    turn: tuple[float, float] = (0.0, 0.0)
+    start_s: float | None = None
+    finish_s: float | None = None
+    comm_s: float = 0.0
+    gate_s: float = 0.0
+    gpu_s: float = 0.0
+    lost_gpu_s: float = 0.0
+    run_s: float = 0.0
+    iterations: int = 0
+    stops: int = 0
+    adjusted: int = 0
+    starts: int = 0
+    last_gpus: Placement = ()
+    ticket: int = 0  # tells a pending start from one that was cancelled
+
+    @property
+    def profile(self) -> Profile:
+        """One iteration where it runs now."""
+        return self.job.profiles[len(self.span.gpus)] if self.span else self.job.profile
+
+    def progress(self, iterations: int) -> int:
+        """Iterations done, as submitted: those of this assignment count more or less where its batch is another one."""
+        return min(self.job.iterations, self.saved + int(iterations * self.profile.worth + 1e-9))
