@@ -56,7 +56,8 @@ def test_interrupted_comparison(number: int, running: subprocess.Popen[str], tmp
     out, err = running.communicate(timeout=60)
     assert out == ""
     if number == signal.SIGINT:
-        assert err.splitlines()[0] == "error: interrupted; the same command continues from the finished runs"
+        # Where no kernels were compiled before, a line says that they are.
+        assert "error: interrupted; the same command continues from the finished runs" in err.splitlines()[:2]
         # `python -m` ends by the signal itself if that came while a string was executed; a shell shows 130 for both.
         assert running.returncode in (130, -number)
     else:
