@@ -136,12 +136,14 @@ def test_a_ledger_of_the_previous_version_is_taken_over(tmp_path: Path) -> None:
         for name in ("barred", "silent", "iteration_s"):
             del record[name]
     with closing(sqlite3.connect(folder / "ledger.sqlite")) as db, db:
+        for table in ("jobs", "events"):
+            db.execute(f"ALTER TABLE {table} RENAME COLUMN reason TO words")
         db.execute("DROP TABLE core_jobs")
         db.execute("DROP TABLE core_profiles")
         db.execute("INSERT OR REPLACE INTO core VALUES (1, ?, ?)", (saved["cycle"], json.dumps(saved)))
         db.execute("UPDATE meta SET value = '1' WHERE key = 'version'")
     with server(folder, "fifo", 1) as serving:
-        assert serving.ledger.meta("version") == 2
+        assert serving.ledger.meta("version") == 3
         serve_until(serving, all_ended(serving))
     assert statuses(folder) == {"ended": "finished", "runs": "finished", "waits": "finished"}
     ledger = Ledger(folder)

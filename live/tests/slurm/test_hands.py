@@ -19,6 +19,7 @@ from weft_live.server.server import Server
 from weft_live.slurm.commands import Slurm, Unreachable
 from weft_live.slurm.engine import SlurmEngine
 from weft_live.slurm.hands import Command, Hands
+from weft_live.slurm.reconcile import FORGET_S
 from weft_live.slurm.states import Do
 
 pytestmark = pytest.mark.engine
@@ -39,6 +40,34 @@ class Counted(Slurm):
     def scontrol(self, lines: Sequence[str]) -> str:
         self.lines[-1] += len(lines)
         return super().scontrol(lines)
+
+
+def test_nothing_is_released_while_nodes_may_run_what_a_new_controller_has_forgotten(box: Sandbox) -> None:
+    job = box.sbatch("--gpus=1", "--begin=tomorrow", wrap="true")
+    box.kill("slurmctld")
+    box.start_controller()
+    slurm = Slurm(str(box.conf))
+    box.wait(lambda: "PENDING" in box.run("squeue", "--noheader", f"--jobs={job}", "--format=%T"))
+    hands = Hands(slurm, 0.1)
+
+    def held_after_a_release() -> bool:
+        number = hands.give([Command(Do.RELEASE, job)], [], busy=True)
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            snapshot = hands.take()
+            if snapshot is not None and not snapshot.trouble and snapshot.after >= number:
+                return snapshot.jobs[job].held
+            time.sleep(0.01)
+        raise TimeoutError
+
+    try:
+        young = slurm.up_s(0.0)
+        assert held_after_a_release() or young > FORGET_S - 3.0, "it would run beside what its nodes end"
+        box.wait(lambda: slurm.up_s(0.0) > FORGET_S + 1.0)
+        assert not held_after_a_release()
+    finally:
+        hands.close()
+        box.run("scancel", job)
 
 
 @pytest.mark.long

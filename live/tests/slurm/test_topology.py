@@ -5,6 +5,7 @@ import pytest
 from live.tests.slurm.serving import Serving
 from testkit.sandbox import Sandbox
 from weft.errors import InputError
+from weft.model.reason import because
 from weft.network.topologies import Machine, leaf_spine
 from weft.network.topologies.files import parse_slurm_topology, read_topology
 from weft_live.slurm.commands import Slurm
@@ -142,10 +143,10 @@ def test_servers_that_nothing_can_be_placed_on() -> None:
         "8": Record("8", "8", "RUNNING", False, False, nodes=(names[5],), gpus_held=(4,)),
     }
     assert unusable(cluster, nodes, jobs, {"8"}) == {
-        0: "idle drain",
-        1: "has 2 GPUs now",
-        2: "not known to Slurm any more",
-        3: "job 7, which weft did not start, has GPUs of it",
+        0: because("slurm.node-state", state="idle drain"),
+        1: because("slurm.node-gpus", gpus=2),
+        2: because("slurm.node-unknown"),
+        3: because("slurm.stranger", job="7"),
     }
 
 
