@@ -113,5 +113,5 @@ def test_a_decision_that_takes_long_is_told_once_with_its_line(monkeypatch: pyte
     finally:
         logging.getLogger("weft").removeHandler(handler)
     (said,) = seen
-    assert "order fifo" in said
+    assert "order slow" in said
     assert "test_blame.py:" in said

@@ -43,15 +43,14 @@ class Counted(Slurm):
 
 
 def test_nothing_is_released_while_nodes_may_run_what_a_new_controller_has_forgotten(box: Sandbox) -> None:
-    job = box.sbatch("--gpus=1", "--begin=tomorrow", wrap="true")
     box.kill("slurmctld")
     box.start_controller()
+    job = box.sbatch("--gpus=1", "--begin=tomorrow", wrap="true")
     slurm = Slurm(str(box.conf))
-    box.wait(lambda: "PENDING" in box.run("squeue", "--noheader", f"--jobs={job}", "--format=%T"))
     hands = Hands(slurm, 0.1)
 
     def held_after_a_release() -> bool:
-        number = hands.give([Command(Do.RELEASE, job)], [], busy=True)
+        number = hands.give([Command(Do.RELEASE, job, again=True)], [], busy=True)
         until = time.monotonic() + 60
         while time.monotonic() < until:
             snapshot = hands.take()

@@ -12,7 +12,7 @@ import typer
 from weft.cli.common import notice
 from weft.errors import InputError
 
-app = typer.Typer(help="Write a package with a policy of your own, which passes the conformance suite.")
+app = typer.Typer(no_args_is_help=True)
 
 PROJECT = """\
 [build-system]

@@ -26,6 +26,9 @@ class Reason:
     def __getitem__(self, name: str) -> Any:
         return dict(self.fields)[name]
 
+    def __str__(self) -> str:
+        return speak(self)
+
 
 Why = Reason | str
 _BEGIN = '{"code":'

@@ -36,6 +36,7 @@ class Command:
     pin: Pin | None = None  # for an update
     signal: str = ""  # for a warning
     go: bool = False  # for an update: release it at once if Slurm has taken the placement
+    again: bool = False  # the job had begun before, and nodes may run what a restarted controller has forgotten
     begin: bool = True  # for an update: it may start from now on, by this machine's clock, since scontrol has no other
 
     def line(self) -> str:
@@ -63,7 +64,8 @@ def placing(task: Task, record: Record | None, ahead_s: float, now: float) -> Co
     pin = state.at.pin
     if record is not None:  # so that a start which is forgotten can be told from a requeue
         pin = replace(pin, note=f"{pin.note},requeued={record.restarts}")
-    return Command(Do.UPDATE, task.key, pin, go=now >= state.ready_s, begin=put_off or not behind_s)
+    begin, again = put_off or not behind_s, task.starts > 1
+    return Command(Do.UPDATE, task.key, pin, go=now >= state.ready_s, begin=begin, again=again)
 
 
 @dataclass(frozen=True)
@@ -243,14 +245,15 @@ class Hands:
         updates = [one for one in commands if one.do is Do.UPDATE]
         self._tell(updates)
         releases = [one for one in commands if one.do is Do.RELEASE]
-        waiting = {one.key: one.pin for one in updates if one.go and one.pin is not None}
+        waiting = {one.key: one for one in updates if one.go and one.pin is not None}
         if waiting:
             for record in read_jobs(self._slurm.jobs(), memory=self._memory):
-                pin = waiting.get(record.key)
-                if pin is not None and record.pending and record.held and pin.holds(record):
-                    releases.append(Command(Do.RELEASE, record.key))
-        if releases and self._slurm.up_s(self._ahead_s) >= FORGET_S:  # else nodes may run what it has forgotten
-            self._tell(releases)
+                one = waiting.get(record.key)
+                if one and one.pin and record.pending and record.held and one.pin.holds(record):
+                    releases.append(Command(Do.RELEASE, record.key, again=one.again))
+        if any(one.again for one in releases) and self._slurm.up_s(self._ahead_s) < FORGET_S:
+            releases = [one for one in releases if not one.again]
+        self._tell(releases)
 
     def _tell(self, batch: list[Command]) -> None:
         for line in self._slurm.scontrol([one.line() for one in batch]).splitlines():

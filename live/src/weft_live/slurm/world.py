@@ -387,7 +387,7 @@ class SlurmWorld(LiveWorld[Task]):
         commands = [
             placing(task, self._records.get(task.key), self._ahead_s, now)
             if do is Do.UPDATE
-            else Command(do, task.key, signal=task.description.env.get("signal", "TERM"))
+            else Command(do, task.key, signal=task.description.env.get("signal", "TERM"), again=task.starts > 1)
             for task, do in doing
             if do is not Do.CANCEL
         ]
