@@ -218,7 +218,7 @@ class Profiles:
     # What is answered
 
     def _look_for(self, seconds: float) -> None:
-        select.select([r.child.stdout for r in self._readers if r.key and r.child], [], [], seconds)
+        select.select([r.child.stdout for r in self._readers if r.key and r.child and r.child.stdout], [], [], seconds)
         self._look()
 
     def _look(self) -> None:
