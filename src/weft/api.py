@@ -5,6 +5,9 @@
     both = weft.compare("scenario.toml", stacks=["fifo", "srsf"], seeds=5)
     both.table(); both.plot("jct"); both.to_latex(); both.write("out")
 
+A policy is given by name, as a class or as an object, also from a notebook: `place=MyPlace`, or in a stack
+`{"order": "srsf", "place": MyPlace}`. A terminal and a notebook show how far the runs are.
+
 `compare` starts worker processes: a script that calls it needs `if __name__ == "__main__":` around the call.
 """
 
@@ -18,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 from weft.errors import InputError, near
 from weft.runs.prepare import compile_kernels
 from weft.runs.run import Progress, Say, Source, Task, check_seed, run_experiment, run_grid, run_task, seeds_of
+from weft.runs.watched import say, watched
 from weft.scenario import Scenario, changes
 from weft.scenario.build import Layers, build, located
 from weft.stacks import describe
+from weft.stacks.given import Taken, stack_of, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,15 +36,18 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 
+Given = Any  # a policy or a stack: its name, a class or an object; None: the scenario's
+
+
 def simulate(
     scenario: Source,
     *,
-    stack: str | None = None,
+    stack: Given = None,
     seed: int | None = None,
-    order: str | None = None,
-    place: str | None = None,
-    interleave: str | None = None,
-    pace: str | None = None,
+    order: Given = None,
+    place: Given = None,
+    interleave: Given = None,
+    pace: Given = None,
     record: bool = False,
     on_progress: Progress | None = None,
     on_compile: Say | None = None,
@@ -52,19 +60,22 @@ def simulate(
     """
     if seed is not None:
         check_seed(seed)
-    experiment = build(Scenario.load(scenario), seed, Layers(stack, order, place, interleave, pace))
-    return run_experiment(experiment, record=record, on_compile=on_compile, on_progress=on_progress)
+    taken: Taken = {}
+    name = None if stack is None else stack_of(stack, taken)
+    experiment = build(Scenario.load(scenario), seed, _layers(name, (order, place, interleave, pace), taken))
+    with watched("jobs", on_progress) as tell:
+        return run_experiment(experiment, record=record, on_compile=on_compile or say, on_progress=tell)
 
 
 def compare(
     scenario: Source,
-    stacks: Sequence[str] | None = None,
+    stacks: Sequence[Any] | None = None,
     seeds: int | Sequence[int] | None = None,
     *,
-    order: str | None = None,
-    place: str | None = None,
-    interleave: str | None = None,
-    pace: str | None = None,
+    order: Given = None,
+    place: Given = None,
+    interleave: Given = None,
+    pace: Given = None,
     workers: int | None = None,
     record: bool = False,
     on_progress: Progress | None = None,
@@ -85,13 +96,13 @@ def compare(
 def sweep(
     scenario: Source,
     settings: Sequence[str] | Mapping[str, Sequence[Any]],
-    stacks: Sequence[str] | None = None,
+    stacks: Sequence[Any] | None = None,
     seeds: int | Sequence[int] | None = None,
     *,
-    order: str | None = None,
-    place: str | None = None,
-    interleave: str | None = None,
-    pace: str | None = None,
+    order: Given = None,
+    place: Given = None,
+    interleave: Given = None,
+    pace: Given = None,
     workers: int | None = None,
     record: bool = False,
     on_progress: Progress | None = None,
@@ -102,6 +113,9 @@ def sweep(
 
     The runs of all settings are handed to the workers together.
     """
+    taken: Taken = {}
+    stacks = None if stacks is None else [stack_of(stack, taken) for stack in stacks]
+    asked = _layers(None, (order, place, interleave, pace), taken)
     points = changes.sweep(Scenario.load(scenario), settings)
     tasks: list[Task] = []
     shapes: list[tuple[changes.Setting, Scenario, list[int], int]] = []
@@ -109,7 +123,7 @@ def sweep(
     for setting, given in points:
         names, numbers = _stacks(given, stacks), seeds_of(given, seeds)
         mine = [
-            Task(given, Layers(name, order, place, interleave, pace), seed, record and seed == numbers[0])
+            Task(given, replace(asked, stack=name), seed, record and seed == numbers[0])
             for seed in numbers
             for name in names
         ]
@@ -117,12 +131,12 @@ def sweep(
         checked += [build(given, task.seed, task.layers).stack for task in mine[: len(names)]]
         tasks += mine
         shapes.append((setting, given, numbers, len(mine)))
-    compile_kernels(on_compile, checked)
+    compile_kernels(on_compile or say, checked)
     for stack in checked:  # what is not compiled yet is compiled here, and not by several workers side by side
         stack.interleave.prepare()
-    tell = on_progress or (lambda done, total: None)
-    tell(0, len(tasks))
-    runs = run_grid(tasks, workers, run_task, tell)
+    with watched("runs", on_progress) as tell:
+        tell(0, len(tasks))
+        runs = run_grid(tasks, workers, run_task, tell)
     found, at = [], 0
     for setting, given, numbers, n in shapes:
         found.append((setting, Comparison(given.name, tuple(numbers), tuple(runs[at : at + n]), given.is_recorded)))
@@ -135,7 +149,7 @@ def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say
     from weft.scenario.jobfile import load_job_file
 
     spec = load_job_file(jobs)
-    compile_kernels(on_compile)
+    compile_kernels(on_compile or say)
     from weft.sim.replay import run_replay
 
     return run_replay(spec.model_dump(), skip)
@@ -258,6 +272,18 @@ class Sweep:
         from weft.results.sweep import write_report
 
         return write_report(path, self.to_dict(), command)
+
+    def _repr_html_(self) -> str:
+        from weft.results.html import grid_table
+        from weft.results.sweep import sweep_grid
+
+        return grid_table(sweep_grid(self.to_dict()))
+
+
+def _layers(stack: str | None, policies: tuple[Given, Given, Given, Given], taken: Taken) -> Layers:
+    names = ("order", "place", "interleave", "pace")
+    texts = [None if one is None else text_of(layer, one, taken) for layer, one in zip(names, policies, strict=True)]
+    return Layers(stack, *texts)
 
 
 def _stacks(scenario: Scenario, given: Sequence[str] | None) -> list[str]:

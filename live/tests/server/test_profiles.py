@@ -49,6 +49,77 @@ def hasty(clock: Moved) -> Iterator[Profiles]:
     made.close()
 
 
+def stop(profiles: Profiles, *, files: bool) -> None:
+    """Readers hang from now on."""
+    for reader in profiles._readers:
+        if reader.files is files:
+            reader.start(0.0)
+            assert reader.child is not None
+            os.kill(reader.child.pid, signal.SIGSTOP)
+
+
+def graphs(folder: Path, *names: str) -> list[str]:
+    """Small profile files."""
+    head = {"format": "weft-profile", "version": 1, "kind": "graph", "name": "mine", "workers": 2}
+    files = [folder / f"{name}.json" for name in names]
+    for file in files:
+        file.write_text(json.dumps({**head, "tasks": [{"name": "a", "type": "compute", "seconds": 0.1}]}))
+    return [str(file) for file in files]
+
+
+def asked(profiles: Profiles, model: str, user: str) -> str:
+    """ "known", "reading", or why it is refused."""
+    try:
+        profiles(model, 2, user)
+    except Reading:
+        return "reading"
+    except InputError as error:
+        return str(error)
+    return "known"
+
+
+def test_users_take_turns_and_options_never_wait_for_files(tmp_path: Path, clock: Moved) -> None:
+    """Ann's files hang their readers, and many more of hers wait. Others and the zoo do not wait for her: she has one
+    reader, and when it is killed it is somebody else's turn."""
+    made = Profiles(toy_cluster(), [tmp_path], limit_s=60.0, now=clock)
+    anns = graphs(tmp_path, *(f"ann{i}" for i in range(4)))
+    bobs, carls = graphs(tmp_path, "bob"), graphs(tmp_path, "carl")
+    stop(made, files=True)
+    assert [asked(made, file, "ann") for file in anns] == ["reading"] * 4
+    assert [reader.key for reader in made._readers] == [(anns[0], 2), None, None], "the others are for other users"
+    assert made.wait("resnet50[batch=16]", 2).name == "resnet50[batch=16]"
+    assert asked(made, bobs[0], "bob") == "reading"
+    assert asked(made, carls[0], "carl") == "reading"
+    clock.now_s = 76.0
+    while {"known"} != {asked(made, carls[0], "carl"), asked(made, anns[1], "ann")}:
+        time.sleep(0.01)
+    assert [key[0] for key in made._known if key[0] in (carls[0], anns[1])] == [carls[0], anns[1]]
+    assert "takes more than 60 s" in asked(made, anns[0], "ann")
+    made.close()
+
+
+def test_a_user_may_have_so_much_read_in_an_hour(tmp_path: Path, clock: Moved) -> None:
+    """Two files that take for ever are two minutes, and that is all. Others are not concerned. It comes back."""
+    made = Profiles(toy_cluster(), [tmp_path], limit_s=60.0, now=clock, budget_s=120.0)
+    anns, bobs = graphs(tmp_path, "a0", "a1", "a2"), graphs(tmp_path, "bob")
+    for number, file in enumerate(anns[:2], 1):
+        stop(made, files=True)
+        assert asked(made, file, "ann") == "reading"
+        clock.now_s = 200.0 * number
+        assert "takes more than 60 s" in asked(made, file, "ann")
+    assert made._had_s("ann") == pytest.approx(120.0 - 200.0 / 30.0)
+    assert asked(made, "resnet50", "ann") == "known"
+    made._spent["ann"] = (120.0, clock.now_s)
+    assert "has taken 120 s within an hour" in asked(made, anns[2], "ann")
+    while asked(made, bobs[0], "bob") != "known":
+        time.sleep(0.01)
+    clock.now_s += 1800.0
+    assert made._had_s("ann") == pytest.approx(60.0)
+    while asked(made, anns[2], "ann") != "known":
+        time.sleep(0.01)
+    made.close()
+
+
 def test_a_plain_name_is_there_at_once_and_options_are_read_elsewhere(profiles: Profiles) -> None:
     assert profiles("resnet50", 2).name == "resnet50"
     with pytest.raises(Reading):
@@ -60,8 +131,7 @@ def test_a_plain_name_is_there_at_once_and_options_are_read_elsewhere(profiles: 
 def test_a_model_that_takes_for_ever_is_refused_in_the_end(hasty: Profiles, clock: Moved) -> None:
     """Its child is stopped. Others are read afterwards, and so is that model when it has been mended."""
     model = "resnet50[batch=16]"
-    assert hasty._child is not None
-    os.kill(hasty._child.pid, signal.SIGSTOP)
+    stop(hasty, files=False)
     for clock.now_s in (0.0, 59.0):
         with pytest.raises(Reading):
             hasty(model, 2)

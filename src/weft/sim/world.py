@@ -33,8 +33,7 @@ from weft.sim.played import PlayedTraffic
 from weft.sim.records import JobRecord, Span
 from weft.sim.spec import NetworkSpec, RunSpec, estimates, slowest_worker
 
-_SAMPLES = 400  # link loads are kept at no more moments than this
-_TRAFFIC = 50_000  # placements whose traffic is remembered
+_SAMPLES, _TRAFFIC = 400, 50_000  # most moments with link loads, most placements whose traffic is remembered
 _PROBE = 0.01  # relative stretch of computing, used to see how an iteration responds to it
 
 
@@ -64,11 +63,9 @@ class SimWorld(World):
         self._alone = estimates(cluster, network)
         self._ids = [job.id for job in jobs]
         self.records = {job.id: JobRecord(job, uid) for uid, job in enumerate(jobs)}
-        self.n_finished = 0
-        self.spans: list[Span] = []
+        self.n_finished, self.spans = 0, list[Span]()
         self.samples: list[tuple[float, npt.NDArray[np.float64]]] = []
-        self._arrivals = sorted(jobs, key=lambda job: job.submit_s)
-        self._next = 0
+        self._arrivals, self._next = sorted(jobs, key=lambda job: job.submit_s), 0
         self._later: list[tuple[float, int, str, str, int]] = []  # own work: time, number, action, job, ticket
         self._numbers = count()
         for name, at_s, for_s in run.outages:

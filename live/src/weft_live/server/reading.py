@@ -1,7 +1,7 @@
 """The child process in which users' model descriptions are read: a hostile file can end it, and can do no other harm.
 
 It takes one JSON line for each model on its standard input and answers with one line: the profile, or why there is
-none. It limits its own memory, and its caller (profiles.py) limits its time.
+none, and how long that took. It limits its own memory, and its caller (profiles.py) limits its time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import resource
 import stat
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
-        print(json.dumps(_answer(json.loads(line))), flush=True)
+        began = time.monotonic()
+        print(json.dumps(_answer(json.loads(line)) | {"seconds": time.monotonic() - began}), flush=True)
 
 
 def _answer(asked: dict[str, Any]) -> dict[str, Any]:

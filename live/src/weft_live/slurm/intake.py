@@ -6,15 +6,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
+from functools import partial
 
 from weft.errors import InputError
 from weft.model.job import Job
 from weft.model.reason import Why, speak
 from weft.model.view import Fact
 from weft.policies.planners.base import Planner
-from weft_live.description import Description, ProfileOf
+from weft_live.description import Description
 from weft_live.server.ledger import Ledger
-from weft_live.server.profiles import Reading
+from weft_live.server.profiles import Profiles, Reading
 from weft_live.slurm.hands import Snapshot
 from weft_live.slurm.notes import foreign
 from weft_live.slurm.records import Node, Record
@@ -34,11 +35,11 @@ class Intake:
     """
 
     def __init__(
-        self, world: SlurmWorld, ledger: Ledger, needs: frozenset[Fact], planner: Planner, profile_of: ProfileOf,
+        self, world: SlurmWorld, ledger: Ledger, needs: frozenset[Fact], planner: Planner, profiles: Profiles,
         partitions: Set[str], say: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._world, self._ledger, self._needs, self._planner = world, ledger, needs, planner
-        self._profile_of, self._partitions, self._say = profile_of, partitions, say
+        self._profiles, self._partitions, self._say = profiles, partitions, say
         self._strangers: set[str] = set()  # jobs in Slurm's queue that are not weft's, or not yet
         self._lives: dict[str, int] = {}
         self._reading: set[str] = set()  # jobs whose model is being read
@@ -144,6 +145,7 @@ class Intake:
         if before is not None and before[1] in ("", request):
             before[1] = request
             return None
+        profile_of = partial(self._profiles, user=record.user or str(record.uid))
         life = self._lives.get(record.key, 0) + 1
         name = record.key if life == 1 else f"{record.key}-{life}"
         try:
@@ -152,11 +154,11 @@ class Intake:
             if record.gpus_per_socket:
                 raise InputError("it says --gpus-per-socket, which weft does not plan; use --gpus-per-node")
             refuse_wishes(record, served)
-            description = self._as_asked(describe(self._as_before(record), name, self._profile_of), record)
+            description = self._as_asked(describe(self._as_before(record), name, profile_of), record)
             description.refuse(self._world.cluster, self._needs, self._planner)
             sizes = [len(server.gpus) for server in self._world.cluster.servers]
             refuse_uneven(description.gpus, sizes, description.per_node)
-            job = description.job(self._eligible_s(record, now, ahead_s), self._profile_of)
+            job = description.job(self._eligible_s(record, now, ahead_s), profile_of)
         except Reading:
             self._reading.add(record.key)
             return None  # asked again at the next look
