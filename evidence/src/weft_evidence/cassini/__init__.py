@@ -5,12 +5,12 @@ The readings are those of docs/papers/cassini.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from weft_evidence.cassini.scenarios import DLRM, EXPERIMENTS, JITTER, VGG19
+from weft_evidence.cassini.scenarios import DLRM, EXPERIMENTS, JITTER
 from weft_evidence.checks import (
     LabCheck,
     Rule,
