@@ -24,6 +24,7 @@ from weft_evidence.checks import (
     some_effect,
 )
 from weft_evidence.claims import Kind, Measured, Reproduction, Request, Runs, published
+from weft_evidence.headlines import headed
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -333,6 +334,7 @@ CLAIMS: dict[str, _Check] = {
         nearly, seeded=False,
     ),
 }  # fmt: skip
+CLAIMS = headed(PAPER, CLAIMS)
 
 
 def reproduce(request: Request) -> Reproduction:

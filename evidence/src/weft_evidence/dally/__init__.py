@@ -25,6 +25,7 @@ from weft_evidence.claims import Measured, Picture, Reproduction, Request, Runs
 from weft_evidence.dally.latency import TIERS, latencies, share
 from weft_evidence.dally.runs import GANDIVA, RACKS, has_files, quarter_words, run_experiments, timers_over_time
 from weft_evidence.dally.shapes import ASTRA_SIM
+from weft_evidence.headlines import headed
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -339,6 +340,7 @@ CLAIMS: dict[str, Check] = {
     ),
     **_tables(),
 }
+CLAIMS = headed(PAPER, CLAIMS)
 
 
 def claims(quick: bool) -> dict[str, Check]:

@@ -62,6 +62,7 @@ from weft_evidence.flows.runs import (
     tree,
     who_pays,
 )
+from weft_evidence.headlines import headed
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -332,6 +333,7 @@ CLAIMS: dict[str, _Check] = {
         no_more(),
     ),
 }  # fmt: skip
+CLAIMS = headed(PAPER, CLAIMS)
 
 NOTES = (
     "The paper's job set was never published; ours is drawn anew for each seed.",
