@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
+from weft.results.tables import bound_words
 from weft.runs.bound import Need, bound, bound_of
 from weft.scenario import Scenario
 from weft.scenario.build import build
@@ -63,7 +64,9 @@ def test_it_is_never_above_the_best_of_all_schedules(jobs: list[tuple[int, int, 
 
 
 SCENE = {
-    "cluster": {"topology": "leaf-spine", "racks": 2, "servers_per_rack": 2, "gpus_per_server": 4, "oversubscription": 4},
+    "cluster": {
+        "topology": "leaf-spine", "racks": 2, "servers_per_rack": 2, "gpus_per_server": 4, "oversubscription": 4,
+    },
     "workload": {
         "source": "poisson", "jobs": 20, "load": 0.9, "models": ["vgg16", "resnet50"], "gpus": {"1": 1, "4": 1, "8": 1},
         "iterations": [50, 400],
@@ -86,3 +89,13 @@ def test_no_stack_beats_it(stack: str) -> None:
 
 def test_none_where_lengths_are_random() -> None:
     assert bound_of(build(Scenario.load({**SCENE, "run": {"jitter": 0.1}}), 1), shared=False) is None
+
+
+def test_a_comparison_has_it_by_the_names_of_metrics(capsys: pytest.CaptureFixture[str]) -> None:
+    found = weft.compare(SCENE, ["fifo", "srsf"], [1, 2], workers=1)
+    alone = [bound_of(build(Scenario.load(SCENE), seed), shared=False) for seed in (1, 2)]
+    said = found.to_dict()["bound"]
+    for name in ("jct_mean_s", "makespan_s"):
+        assert said[name] == pytest.approx(sum(one[name] for one in alone if one) / 2)
+    assert "bound: " in bound_words(found.to_dict())
+    assert bound_words({**found.to_dict(), "bound": None}) == ""

@@ -26,7 +26,8 @@ from weft.model.job import Job
 from weft.model.profile import Compute, Profile
 from weft.model.view import Spread
 from weft.network.estimates import Estimates
-from weft.scenario.build import Experiment
+from weft.scenario import Scenario
+from weft.scenario.build import Experiment, build
 from weft.sim.spec import estimates
 
 MOST_JOBS = 200_000  # of more jobs no bound is computed: it would take longer than the runs
@@ -119,3 +120,12 @@ def bound_of(experiment: Experiment, shared: bool) -> dict[str, float] | None:
     alone = estimates(experiment.cluster, experiment.network)
     needs = [need(job, experiment.cluster, alone, shared) for job in jobs]
     return bound(needs, experiment.cluster.n_gpus)
+
+
+def bound_over_seeds(scenario: Scenario, seeds: Sequence[int], shared: bool) -> dict[str, float] | None:
+    """The mean of the bounds at these seeds; None if one has none. Recorded jobs are the same at all seeds."""
+    found = [bound_of(build(scenario, seed), shared) for seed in (seeds[:1] if scenario.is_recorded else seeds)]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return None
+    return {name: math.fsum(one[name] for one in known) / len(known) for name in known[0]}
