@@ -5,6 +5,9 @@
     both = weft.compare("scenario.toml", stacks=["fifo", "srsf"], seeds=5)
     both.table(); both.plot("jct"); both.to_latex(); both.write("out")
 
+A policy is given by name, as a class or as an object, also from a notebook: `place=MyPlace`, or in a stack
+`{"order": "srsf", "place": MyPlace}`. A terminal and a notebook show how far the runs are.
+
 `compare` starts worker processes: a script that calls it needs `if __name__ == "__main__":` around the call.
 """
 
@@ -16,11 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import InputError, near
+from weft.runs.bound import bound_over_seeds
 from weft.runs.prepare import compile_kernels
 from weft.runs.run import Progress, Say, Source, Task, check_seed, run_experiment, run_grid, run_task, seeds_of
+from weft.runs.watched import say, watched
 from weft.scenario import Scenario, changes
 from weft.scenario.build import Layers, build, located
 from weft.stacks import describe
+from weft.stacks.given import Taken, stack_of, text_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,15 +37,18 @@ if TYPE_CHECKING:
     from weft.results.run import RunResult
 
 
+Given = Any  # a policy or a stack: its name, a class or an object; None: the scenario's
+
+
 def simulate(
     scenario: Source,
     *,
-    stack: str | None = None,
+    stack: Given = None,
     seed: int | None = None,
-    order: str | None = None,
-    place: str | None = None,
-    interleave: str | None = None,
-    pace: str | None = None,
+    order: Given = None,
+    place: Given = None,
+    interleave: Given = None,
+    pace: Given = None,
     record: bool = False,
     on_progress: Progress | None = None,
     on_compile: Say | None = None,
@@ -52,19 +61,22 @@ def simulate(
     """
     if seed is not None:
         check_seed(seed)
-    experiment = build(Scenario.load(scenario), seed, Layers(stack, order, place, interleave, pace))
-    return run_experiment(experiment, record=record, on_compile=on_compile, on_progress=on_progress)
+    taken: Taken = {}
+    name = None if stack is None else stack_of(stack, taken)
+    experiment = build(Scenario.load(scenario), seed, _layers(name, (order, place, interleave, pace), taken))
+    with watched("jobs", on_progress) as tell:
+        return run_experiment(experiment, record=record, on_compile=on_compile or say, on_progress=tell)
 
 
 def compare(
     scenario: Source,
-    stacks: Sequence[str] | None = None,
+    stacks: Sequence[Any] | None = None,
     seeds: int | Sequence[int] | None = None,
     *,
-    order: str | None = None,
-    place: str | None = None,
-    interleave: str | None = None,
-    pace: str | None = None,
+    order: Given = None,
+    place: Given = None,
+    interleave: Given = None,
+    pace: Given = None,
     workers: int | None = None,
     record: bool = False,
     on_progress: Progress | None = None,
@@ -85,13 +97,13 @@ def compare(
 def sweep(
     scenario: Source,
     settings: Sequence[str] | Mapping[str, Sequence[Any]],
-    stacks: Sequence[str] | None = None,
+    stacks: Sequence[Any] | None = None,
     seeds: int | Sequence[int] | None = None,
     *,
-    order: str | None = None,
-    place: str | None = None,
-    interleave: str | None = None,
-    pace: str | None = None,
+    order: Given = None,
+    place: Given = None,
+    interleave: Given = None,
+    pace: Given = None,
     workers: int | None = None,
     record: bool = False,
     on_progress: Progress | None = None,
@@ -102,30 +114,36 @@ def sweep(
 
     The runs of all settings are handed to the workers together.
     """
+    taken: Taken = {}
+    stacks = None if stacks is None else [stack_of(stack, taken) for stack in stacks]
+    asked = _layers(None, (order, place, interleave, pace), taken)
     points = changes.sweep(Scenario.load(scenario), settings)
     tasks: list[Task] = []
-    shapes: list[tuple[changes.Setting, Scenario, list[int], int]] = []
+    shapes: list[tuple[changes.Setting, Scenario, list[int], int, bool]] = []
     checked: list[Stack] = []
     for setting, given in points:
         names, numbers = _stacks(given, stacks), seeds_of(given, seeds)
         mine = [
-            Task(given, Layers(name, order, place, interleave, pace), seed, record and seed == numbers[0])
+            Task(given, replace(asked, stack=name), seed, record and seed == numbers[0])
             for seed in numbers
             for name in names
         ]
         # what cannot run is refused before any worker is started
-        checked += [build(given, task.seed, task.layers).stack for task in mine[: len(names)]]
+        own = [build(given, task.seed, task.layers).stack for task in mine[: len(names)]]
+        checked += own
         tasks += mine
-        shapes.append((setting, given, numbers, len(mine)))
-    compile_kernels(on_compile, checked)
+        shapes.append((setting, given, numbers, len(mine), any(stack.planner.shares_gpus for stack in own)))
+    compile_kernels(on_compile or say, checked)
     for stack in checked:  # what is not compiled yet is compiled here, and not by several workers side by side
         stack.interleave.prepare()
-    tell = on_progress or (lambda done, total: None)
-    tell(0, len(tasks))
-    runs = run_grid(tasks, workers, run_task, tell)
+    with watched("runs", on_progress) as tell:
+        tell(0, len(tasks))
+        runs = run_grid(tasks, workers, run_task, tell)
     found, at = [], 0
-    for setting, given, numbers, n in shapes:
-        found.append((setting, Comparison(given.name, tuple(numbers), tuple(runs[at : at + n]), given.is_recorded)))
+    for setting, given, numbers, n, shared in shapes:
+        its = tuple(runs[at : at + n])
+        least = bound_over_seeds(given, numbers, shared)
+        found.append((setting, Comparison(given.name, tuple(numbers), its, given.is_recorded, least)))
         at += n
     return Sweep(points[0][1].name, tuple(found))
 
@@ -135,7 +153,7 @@ def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say
     from weft.scenario.jobfile import load_job_file
 
     spec = load_job_file(jobs)
-    compile_kernels(on_compile)
+    compile_kernels(on_compile or say)
     from weft.sim.replay import run_replay
 
     return run_replay(spec.model_dump(), skip)
@@ -149,6 +167,7 @@ class Comparison:
     seeds: tuple[int, ...]
     runs: tuple[RunResult, ...]  # by seed, then by stack
     recorded: bool = False  # whether the jobs are those of a trace or a list, the same at every seed
+    bound: Mapping[str, float] | None = None  # metric: what no scheduler can do better, on average over the seeds
 
     @property
     def jobs(self) -> pl.DataFrame:
@@ -171,9 +190,10 @@ class Comparison:
             by_stack.setdefault(run.stack, []).append(run)
         summaries = {stack: [summary(run) for run in runs] for stack, runs in by_stack.items()}
         if not self.recorded:
-            return statistics(summaries)
+            return {**statistics(summaries), "bound": self.bound}
         bins = {stack: [binned(run.jobs) for run in runs] for stack, runs in by_stack.items()}
-        return statistics(summaries, bins, {stack: [run.jobs for run in runs] for stack, runs in by_stack.items()})
+        jobs = {stack: [run.jobs for run in runs] for stack, runs in by_stack.items()}
+        return {**statistics(summaries, bins, jobs), "bound": self.bound}
 
     def against(self, stack: str) -> Comparison:
         """The same comparison with another stack as the first, which ratios refer to."""
@@ -258,6 +278,18 @@ class Sweep:
         from weft.results.sweep import write_report
 
         return write_report(path, self.to_dict(), command)
+
+    def _repr_html_(self) -> str:
+        from weft.results.html import grid_table
+        from weft.results.sweep import sweep_grid
+
+        return grid_table(sweep_grid(self.to_dict()))
+
+
+def _layers(stack: str | None, policies: tuple[Given, Given, Given, Given], taken: Taken) -> Layers:
+    names = ("order", "place", "interleave", "pace")
+    texts = [None if one is None else text_of(layer, one, taken) for layer, one in zip(names, policies, strict=True)]
+    return Layers(stack, *texts)
 
 
 def _stacks(scenario: Scenario, given: Sequence[str] | None) -> list[str]:

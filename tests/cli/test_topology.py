@@ -64,3 +64,14 @@ def test_a_cluster_from_a_file(tmp_path: Path, capsys: Capture) -> None:
     assert [server["name"] for server in shown["racks"][1]["servers"]] == ["n3", "n4"]
     assert draw(tmp_path, cluster + "\nracks = 2") == 2
     assert "cluster.racks has no meaning beside a file; leave it out" in capsys.readouterr().err
+
+
+def test_parallel_cables_are_one_of_their_speed_together(tmp_path: Path, capsys: Capture) -> None:
+    cables = ", ".join(f'{{a = "{s}", b = "x", gbps = 400}}' for s in ("n0", "n1") for _ in range(8))
+    cluster = f'topology = "links"\nservers = ["n0", "n1"]\nlinks = [{cables}]'
+    assert draw(tmp_path, cluster) == 0
+    out, err = capsys.readouterr()
+    assert "nic: 2 cables of 3200 Gbit/s, 6400 up in all" in out
+    assert err.startswith("note: parallel cables")
+    assert draw(tmp_path, cluster, "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["notes"]) == 1

@@ -134,3 +134,45 @@ def test_errors_are_one_line_and_exit_code_2(
 @pytest.mark.parametrize("args", [("sample", "cluster03.csv"), ("inspect",), ("convert", "cluster03.csv"), ("nope",)])
 def test_usage_errors_exit_with_2(args: tuple[str, ...]) -> None:
     assert run(*args) == 2
+
+
+def test_a_table_of_jobs_is_read_as_advise_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two jobs of 2 and 4 GPUs, of half an hour and of two hours, the second an hour after the first."""
+    table = tmp_path / "jobs.csv"
+    table.write_text("Name;Submit;NGPUS;Runtime (h)\na;1000;2;0.5\nb;4600;4;2\n")
+    assert run("inspect", str(table), "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["format"], facts["gpu_hours"], facts["last_submit_s"]) == ("table", 9.0, 3600.0)
+    assert "duration = Runtime (h) (hours)" in facts["notes"][0]
+    out = tmp_path / "plain.csv"
+    odd = tmp_path / "odd.csv"
+    odd.write_text("who,when,many,lasts\na,1000,2,30\nb,4600,4,120\n")
+    said = "job_id=who,submit=when,gpus=many,duration=lasts:m"
+    assert run("convert", str(odd), str(out), "--map", said) == 0
+    capsys.readouterr()
+    assert out.read_text().splitlines()[1:] == [
+        'a,0.0,2,1800.0,,,"","","",,', 'b,3600.0,4,7200.0,,,"","","",,',
+    ]  # fmt: skip
+    assert run("inspect", str(odd)) == 2
+    err = capsys.readouterr().err
+    assert "submit_s, gpus and, if known, job_id, duration_s" in err
+    assert "no column looks like submit" in err
+
+
+def test_a_scenario_runs_a_table_of_jobs(tmp_path: Path) -> None:
+    import weft
+
+    (tmp_path / "odd.csv").write_text("who,when,many,lasts\na,1000,2,30\nb,4600,2,120\n")
+    scenario = tmp_path / "s.toml"
+    said = "job_id=who,submit=when,gpus=many,duration=lasts:m"
+    scenario.write_text(
+        '[cluster]\ntopology = "single-switch"\nservers = 1\ngpus_per_server = 4\n'
+        f'[workload]\nsource = "trace"\ntrace = "odd.csv"\ntrace_map = "{said}"\nmodels = ["resnet50"]\n'
+        "[run]\nexact = false\n"
+    )
+    jobs = weft.simulate(scenario).jobs.sort("job_id")
+    assert jobs["submit_s"].to_list() == [0.0, 3600.0]
+    assert jobs["jct_s"].to_list() == pytest.approx([1800.0, 7200.0], rel=0.01)
+    scenario.write_text(scenario.read_text().replace("lasts:m", "lasts:fortnights"))
+    with pytest.raises(weft.WeftError, match=r"workload\.trace_map"):
+        weft.simulate(scenario)

@@ -71,7 +71,7 @@ def _cdf(axes: Axes, values: npt.NDArray[np.float64], name: str, style: Mapping[
     axes.plot(np.quantile(values, q), q, label=name, linewidth=1.5, **style)  # type: ignore[arg-type]
 
 
-_STYLES: dict[Verdict, str] = {"reproduced": "green", "direction": "yellow", "no": "red", "not judged": "dim"}
+_STYLES: dict[Verdict, str] = {"reproduced": "green", "direction": "yellow", "no": "red"}  # the rest is dim
 WHY = (
     "Why claims fail in the whole run, as far as experiments have shown. The numbers are those behind the verdicts; "
     "docs/papers has the experiments. A run with --quick can also fail because it is short."
@@ -99,7 +99,7 @@ def claims_table(result: Reproduction) -> Table:
         )
     for claim, row in zip(result.claims, _rows(result), strict=True):
         name, *cells, verdict = row
-        table.add_row(_folded(name), *cells, Text(verdict, style=_STYLES[claim.verdict]))
+        table.add_row(_folded(name), *cells, Text(verdict, style=_STYLES.get(claim.verdict, "dim")))
     return table
 
 

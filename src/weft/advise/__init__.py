@@ -3,7 +3,7 @@
     advice = weft.advise.advise(Path("sacct.txt"), Request(flags=Flags(gpus=256)))
     advice.sentences()
 
-It reads the log (jobs.py, columns.py), puts the cluster together (site.py), replays what happened (replayed.py), fits
+It reads the log (jobs.py), puts the cluster together (site.py), replays what happened (replayed.py), fits
 the lengths of jobs (lengths.py), lets stacks race over windows of the log (race.py), and reports the result
 (verdict.py, report.py).
 """
@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from weft.advise.columns import SACCT
 from weft.advise.jobs import JobLog, first_problem, read_jobs
 from weft.advise.race import ROUNDS, SHORTLIST, WINDOW_JOBS, attempt, entrants, planned, race, windows
 from weft.advise.replayed import MOST_JOBS, replay
@@ -25,6 +24,7 @@ from weft.errors import InputError
 from weft.runs.prepare import compile_kernels
 from weft.runs.run import run_grid
 from weft.stacks import resolve
+from weft.workload.traces.columns import SACCT
 
 __all__ = ["Advice", "Flags", "Request", "advise"]
 

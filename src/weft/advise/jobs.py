@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from weft.advise.columns import read_table
-from weft.errors import TraceError
 from weft.kernels import cache_root
-from weft.workload.traces.reading import read, write
+from weft.workload.traces.columns import read_table
+from weft.workload.traces.reading import is_known, read, write
 from weft.workload.traces.rows import Problem, Trace
 
 DAY_S = 86_400.0
@@ -102,15 +101,10 @@ class JobLog:
 def read_jobs(path: Path, said: Mapping[str, str], name_format: str | None = None) -> JobLog:
     """The jobs of a file, which has a known format or is a table with a header."""
     mapping: dict[str, str] = {}
-    try:
-        if said:
-            trace, mapping = read_table(path, said)
-        else:
-            trace = read(path, name_format)
-    except TraceError as error:
-        if name_format is not None or "no known trace format" not in str(error):
-            raise
+    if said or (name_format is None and not is_known(path)):
         trace, mapping = read_table(path, said)
+    else:
+        trace = read(path, name_format)
     trace = _sound(trace)
     return JobLog(trace, _copy(trace), mapping, unit_said=not mapping or ":" in said.get("duration", ""))
 

@@ -78,12 +78,12 @@ def advise(
     """
     from weft.advise import Flags, Request
     from weft.advise import advise as find
-    from weft.advise.columns import parse_map
     from weft.advise.race import ROUNDS
     from weft.advise.report import advice_text, understood_text, write_report
     from weft.results.files import refuse_unwritable
     from weft.runs.executors import using
     from weft.runs.kept import kept
+    from weft.workload.traces.columns import parse_map
 
     refuse_unwritable(report)
     request = Request(

@@ -247,27 +247,10 @@ def phases() -> Iterator[Callable[[str, int, int], None]]:
 
         yield say
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from weft.runs.watched import phases as bar
 
-    console = stderr()
-    columns = (
-        SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("left:"), TimeRemainingColumn(),
-    )  # fmt: skip
-    # The time left follows from the last ten minutes: parts of a minute each would leave nothing of the last half one.
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal, speed_estimate_period=600.0
-    ) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda part, done, total: bar.update(task, description=part, completed=done, total=total)
+    with bar() as tell:
+        yield tell
 
 
 def fail(text: str, code: int) -> int:

@@ -37,6 +37,8 @@ def topology(
     from weft.results.pictures.topology import draw_topology
 
     stdout().print(draw_topology(cluster))
+    for note in cluster.topology.notes:
+        notice(f"note: {note}")
 
 
 def _as_dict(cluster: Cluster) -> dict[str, Any]:
@@ -67,4 +69,5 @@ def _as_dict(cluster: Cluster) -> dict[str, Any]:
             }
             for tier in tier_summary(cluster)
         ],
+        "notes": list(cluster.topology.notes),
     }

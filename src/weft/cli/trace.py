@@ -24,6 +24,10 @@ FormatOption = Annotated[
     str | None,
     typer.Option("--format", help="Format of FILE, if it is not detected (weft trace formats lists them)."),
 ]
+MapOption = Annotated[
+    str,
+    typer.Option("--map", metavar="FIELD=COLUMN,...", help="Columns of a table: submit=Submit,duration=Runtime:h."),
+]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Stop at the first damaged row instead of skipping it.")]
 AttemptsOption = Annotated[
     Literal["all", "last"],
@@ -35,6 +39,7 @@ AttemptsOption = Annotated[
 def inspect(
     file: FileArgument,
     format: FormatOption = None,
+    mapping: MapOption = "",
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it (svg, png or pdf).")] = None,
     strict: StrictOption = False,
     attempts: AttemptsOption = "all",
@@ -46,7 +51,7 @@ def inspect(
     """
     from weft.workload.traces.reading import summary
 
-    trace = _read(file, format, strict, attempts)
+    trace = _read(file, format, mapping, strict, attempts)
     facts = summary(trace)
     if plot is not None:
         from weft.cli.trace_plot import plot_trace
@@ -65,6 +70,7 @@ def convert(
     file: Annotated[Path, typer.Argument(metavar="IN", help="Trace file, gzip or not, or a folder of them.")],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write: .csv (plain CSV) or .parquet.")],
     format: FormatOption = None,
+    mapping: MapOption = "",
     strict: StrictOption = False,
     attempts: AttemptsOption = "all",
     json: JsonOption = False,
@@ -76,7 +82,7 @@ def convert(
     from weft.workload.traces.reading import write
 
     _refuse_own_input(file, out)
-    trace = _read(file, format, strict, attempts)
+    trace = _read(file, format, mapping, strict, attempts)
     write(trace, out)
     _written(trace, out, json)
 
@@ -88,6 +94,7 @@ def sample(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="File to write: .csv or .parquet.")],
     seed: Annotated[int, typer.Option("--seed", min=0, max=MOST_SEED, help="Seed of the draw.")] = 1,
     format: FormatOption = None,
+    mapping: MapOption = "",
     strict: StrictOption = False,
     attempts: AttemptsOption = "all",
     json: JsonOption = False,
@@ -100,7 +107,7 @@ def sample(
     from weft.workload.traces.reading import write
 
     _refuse_own_input(file, out)
-    trace = _read(file, format, strict, attempts)
+    trace = _read(file, format, mapping, strict, attempts)
     chosen = draw(trace, jobs, seed)
     write(chosen, out)
     _written(trace, out, json, chosen)
@@ -122,10 +129,11 @@ def formats(json: JsonOption = False) -> None:
         print(f"{name:18s} {title}")
 
 
-def _read(file: Path, format: str | None, strict: bool, attempts: Literal["all", "last"]) -> Trace:
+def _read(file: Path, format: str | None, mapping: str, strict: bool, attempts: Literal["all", "last"]) -> Trace:
+    from weft.workload.traces.columns import parse_map
     from weft.workload.traces.reading import read
 
-    return read(file, format, on_error="fail" if strict else "skip", attempts=attempts)
+    return read(file, format, on_error="fail" if strict else "skip", attempts=attempts, said=parse_map(mapping))
 
 
 def _refuse_own_input(file: Path, out: Path) -> None:

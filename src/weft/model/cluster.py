@@ -46,6 +46,7 @@ class Topology:
     links: tuple[Link, ...]
     router: Router = field(repr=False, compare=False)
     seed: int = 0
+    notes: tuple[str, ...] = ()  # what the reader of results must know about it
 
     def route(self, src: int, dst: int, flow: int = 0) -> Route:
         """Links from server `src` to server `dst` (empty when they are the same)."""

@@ -22,6 +22,7 @@ from weft.core.stack import Stack
 from weft.errors import EngineError, InputError, StackError, WeftError
 from weft.runs.prepare import compile_kernels
 from weft.runs.run import Progress, Say, Source, Task, run_grid, run_task, seeds_of
+from weft.runs.watched import say, watched
 from weft.scenario import Scenario
 from weft.scenario.build import Layers as Named
 from weft.scenario.build import build, build_stack
@@ -72,6 +73,12 @@ class Cross:
 
         return write_report(path, self.to_dict(), command, self.scenario.text)
 
+    def _repr_html_(self) -> str:
+        from weft.results.cross_report import ranking_grid
+        from weft.results.html import grid_table
+
+        return grid_table(ranking_grid(self.to_dict(), 40))
+
 
 def cross(
     scenario: Source,
@@ -113,11 +120,12 @@ def cross(
             f"{most_runs}; choose policies with --order, --place, --planner, --interleave and --pace, take fewer "
             "seeds, or allow more with --most"
         )
-    compile_kernels(on_compile)
+    compile_kernels(on_compile or say)
     if on_plan is not None:
         on_plan(len(fits), len(skipped), runs)
     tasks = [Task(given, Named(one.name), seed, part=("summary",)) for seed in numbers for one in fits]
-    outcomes = _run(tasks, workers, on_progress or (lambda done, total: None), on_estimate)
+    with watched("runs", on_progress) as tell:
+        outcomes = _run(tasks, workers, tell, on_estimate)
     found = {one: outcomes[i :: len(fits)] for i, one in enumerate(fits)}
     failed = {one: _without_name(words, one) for one in fits for words in found[one] if isinstance(words, str)}
     summaries = {one: tuple(s for s in found[one] if not isinstance(s, str)) for one in fits if one not in failed}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, as_completed
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from math import ceil
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import cloudpickle
 
 from weft.errors import InputError
 from weft.runs.kept import current
@@ -140,21 +143,22 @@ class _Prepared(Generic[Given, Outcome]):
     """A function to run elsewhere, with what this process alone knows."""
 
     run: Callable[[Given], Outcome]
-    registered: tuple[tuple[str, str, type], ...]
+    registered: bytes  # by value what belongs to a notebook, a script or a function, which no worker could import
     folder: Path
 
     @classmethod
     def here(cls, run: Callable[[Given], Outcome]) -> _Prepared[Given, Outcome]:
-        for layer, name, policy in by_hand():
-            if policy.__module__ == "__main__":
-                raise InputError(
-                    f"{layer.removesuffix('s')} {name}: worker processes cannot find a class of a notebook or script; "
-                    f"put {policy.__name__} into a file and name it FILE.py:{policy.__name__}, or use workers = 1"
-                )
-        return cls(run, tuple(by_hand()), Path.cwd())
+        known = by_hand()
+        try:
+            return cls(run, cloudpickle.dumps(known) if known else b"", Path.cwd())
+        except Exception as error:  # what somebody's class refers to may object in any way
+            raise InputError(
+                f"a policy cannot be sent to worker processes ({error}); keep open files and the like out of it, "
+                "or use workers = 1"
+            ) from error
 
     def __call__(self, task: Given) -> Outcome:
-        for layer, name, policy in self.registered:
+        for layer, name, policy in pickle.loads(self.registered) if self.registered else ():
             register(layer, name, policy)
         with files_from(self.folder):
             return self.run(task)

@@ -16,6 +16,7 @@ from weft.scenario import Scenario
 from weft.scenario.build import Experiment, Layers, build, build_stack, located
 from weft.sim import few_collections
 from weft.sim import simulate as run_engine
+from weft.stacks.given import holds_objects
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -38,6 +39,8 @@ class Task:
 
     def identity(self) -> str | None:
         """The key that its outcome is kept under."""
+        if holds_objects():
+            return None
         seed = self.scenario.run.seed if self.seed is None else self.seed
         key = identity(self.scenario, self.layers, build_stack(self.scenario, self.layers), seed, self.record)
         return None if key is None else "-".join((key, *map(str, self.part)))
@@ -105,7 +108,7 @@ def run_experiment(
     return replace(
         found,
         scenario=scenario.name,
-        notes=(*workload.notes, *found.notes),
+        notes=(*experiment.cluster.topology.notes, *workload.notes, *found.notes),
         scenario_text=scenario.text,
         version=__version__,
     )

@@ -94,7 +94,11 @@ class ClusterSection(Section):
     intra_server_gbps: Gbps | None = Field(None, description="Speed between GPUs of a server; by default no limit.")
     latency_us: NotNegative = Field(0.0, description="Latency of a message between servers.")
     intra_latency_us: NotNegative = Field(0.0, description="Latency of a message inside a server.")
-    links: list[LinkRow] | None = Field(None, description="The cables (links), each with a, b, gbps and perhaps tier.")
+    links: list[LinkRow] | None = Field(
+        None,
+        description="The cables (links), each with a, b, gbps and perhaps tier. Parallel ones at a server count "
+        "as one of their speed together.",
+    )
     routes: list[RouteRow] | None = Field(None, description="Routes that shortest paths would not give (links).")
     file: str | None = Field(
         None, description="Slurm's topology.conf, or a .csv with columns node, rack (file); relative to the scenario."

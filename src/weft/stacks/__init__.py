@@ -25,7 +25,7 @@ from weft.stacks.suited import adaptive
 
 __all__ = ["ABOUT", "STACKS", "Stack", "default_stack", "describe", "names", "resolve"]
 
-# name: its layers; those left out are _DEFAULT's. A joint planner has "planner" instead of order and place.
+# name: its layers; those left out are DEFAULT's. A joint planner has "planner" instead of order and place.
 STACKS: dict[str, dict[str, str]] = {
     "weft": {"order": "weft", "place": "tight", "pace": "weft"},
     "fifo": {"order": "fifo"},
@@ -99,7 +99,7 @@ _PARAMETERS = {
     "tiresias-queues": "order", "tiresias-racks": "order", "titan": "place",
 }  # fmt: skip
 
-_DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}
+DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}
 
 
 def default_stack() -> str:
@@ -127,8 +127,8 @@ def resolve(
     spelled = name is not None and _layers_of(name) is not None
     given = {"order": order, "place": place, "interleave": interleave, "pace": pace}
     asked |= {layer: text for layer, text in given.items() if text is not None}
-    replaced = {layer: asked[layer] for layer in _DEFAULT if layer in asked}
-    layers = {**describe(name), **replaced} if name is not None else {**_DEFAULT, **replaced}
+    replaced = {layer: asked[layer] for layer in DEFAULT if layer in asked}
+    layers = {**describe(name), **replaced} if name is not None else {**DEFAULT, **replaced}
     if "planner" in layers:
         for layer in ("order", "place"):
             if layer in replaced:
@@ -172,8 +172,8 @@ def describe(name: str) -> dict[str, str]:
     else:
         raise StackError(f"there is no stack {quoted(name)}{near(name, names(), '`weft stacks` lists them')}")
     if "planner" in layers:
-        return {"planner": layers["planner"], **{k: layers.get(k, _DEFAULT[k]) for k in ("interleave", "pace")}}
-    return {**_DEFAULT, **layers}
+        return {"planner": layers["planner"], **{k: layers.get(k, DEFAULT[k]) for k in ("interleave", "pace")}}
+    return {**DEFAULT, **layers}
 
 
 def _layers_of(name: str) -> dict[str, str] | None:
@@ -182,7 +182,7 @@ def _layers_of(name: str) -> dict[str, str] | None:
         return None
     first = name.partition("/")[0].partition(":")[0]
     joint = first in policy_names("planners") and first not in policy_names("order")
-    layers = ["planner", "interleave", "pace"] if joint else list(_DEFAULT)
+    layers = ["planner", "interleave", "pace"] if joint else list(DEFAULT)
     found: dict[str, str] = {}
     pieces = name.split("/")
     for layer, below in zip(layers, [*layers[1:], ""], strict=True):
@@ -191,7 +191,7 @@ def _layers_of(name: str) -> dict[str, str] | None:
             found[layer], pieces = "/".join(pieces[:n]), pieces[n:]
     if pieces or not all(found.values()):
         raise StackError(f"stack {name}: write order/place/interleave/pace, or planner/interleave/pace")
-    return {layer: found.get(layer) or _DEFAULT[layer] for layer in layers}
+    return {layer: found.get(layer) or DEFAULT[layer] for layer in layers}
 
 
 def _pieces_of_policy(pieces: list[str], layer: str, below: str) -> int:
@@ -238,12 +238,12 @@ def _split(name: str) -> tuple[str, dict[str, str]]:
     base, bracket, text = name.partition("[")
     if not bracket:
         return name, {}
-    parts = apart(text.removesuffix("]"), lambda part, last: ":" not in last or part.partition("=")[0] in _DEFAULT)
+    parts = apart(text.removesuffix("]"), lambda part, last: ":" not in last or part.partition("=")[0] in DEFAULT)
     changes = dict(part.partition("=")[::2] for part in parts)
     if not text.endswith("]") or not all(changes.values()):
         raise StackError(f"stack {name}: write what is replaced as NAME[place=ff] or NAME[place=ff,pace=fair]")
-    for layer in changes.keys() - _DEFAULT.keys():
-        raise StackError(f"stack {name}: there is no layer {quoted(layer)}{near(layer, [*_DEFAULT])}")
+    for layer in changes.keys() - DEFAULT.keys():
+        raise StackError(f"stack {name}: there is no layer {quoted(layer)}{near(layer, [*DEFAULT])}")
     return base, changes
 
 

@@ -101,11 +101,11 @@ _BASES = {
     "pace": "weft.policies.pace.base:Pace", "costs": "weft.network.cost:CostModel",
 }  # fmt: skip
 
-_BY_HAND: dict[str, dict[str, type]] = {layer: {} for layer in GROUPS}
+_BY_HAND: dict[str, dict[str, Any]] = {layer: {} for layer in GROUPS}
 _folders: ContextVar[tuple[Path, ...]] = ContextVar("folders", default=())  # where policy files are looked for
 
 
-def register(layer: str, name: str, policy: type) -> None:
+def register(layer: str, name: str, policy: Any) -> None:
     """Make a policy class known under a name for the rest of this process; an earlier one of that name is replaced."""
     if layer not in GROUPS:
         raise StackError(f"there is no layer {layer}; layers are {', '.join(GROUPS)}")
@@ -121,9 +121,15 @@ def names(layer: str) -> list[str]:
     return sorted({*BUILT_IN[layer], *_BY_HAND[layer], *_installed(layer)})
 
 
-def by_hand() -> list[tuple[str, str, type]]:
+def by_hand() -> list[tuple[str, str, Any]]:
     """What `register` was told: layer, name and class of each; worker processes are told the same."""
     return [(layer, name, policy) for layer, known in _BY_HAND.items() for name, policy in known.items()]
+
+
+def base_of(layer: str) -> type:
+    """The class that policies of a layer are derived from."""
+    base: type = _imported(_BASES[layer])
+    return base
 
 
 @contextmanager

@@ -128,6 +128,24 @@ def test_parallel_cables_multiply_an_explicit_route() -> None:
     assert {cluster.topology.route(0, 1, f) for f in range(50)} == {(0, 4, 3), (0, 6, 3)}
 
 
+def test_parallel_cables_at_a_server_carry_a_transfer_together() -> None:
+    cables = [Cable(s, "x", 400) for s in "abcd" for _ in range(8)]
+    cluster = from_cables(cables, servers=["a", "b", "c", "d"])
+    route = cluster.topology.route(0, 1, 7)
+    assert [cluster.topology.links[i].bytes_per_s for i in route] == [8 * 400e9 / 8] * 2
+    assert len(cluster.topology.links) == 8
+    assert len(cluster.topology.notes) == 1
+    single = from_cables([Cable(s, "x", 400) for s in "abcd"])
+    assert single.topology.notes == ()
+
+
+def test_servers_under_several_switches_are_pointed_out() -> None:
+    cables = [Cable(s, f"rail{i}", 400) for s in "ab" for i in range(8)]
+    cluster = from_cables(cables, servers=["a", "b"])
+    assert "2 of 2" in cluster.topology.notes[0]
+    assert len({cluster.topology.route(0, 1, flow) for flow in range(200)}) == 8
+
+
 def test_servers_are_the_nodes_with_one_cable_unless_named() -> None:
     cluster = from_cables([Cable("x", "a", 10), Cable("x", "b", 10), Cable("x", "y", 5), Cable("y", "c", 10)])
     assert [s.name for s in cluster.servers] == ["a", "b", "c"]

@@ -10,6 +10,7 @@ from weft.model import Transfer
 from weft.workload import zoo
 from weft.workload.profiles.files import save_measured, save_profile
 from weft.workload.profiles.measured import Bucket, Measured
+from weft.workload.zoo.catalogue import shapes
 
 TOTALS = {
     # torchvision's model pages
@@ -35,6 +36,18 @@ TOTALS = {
     "gpt2": 124_439_808,
     "gpt2-medium": 354_823_168,
     "llama-7b": 6_738_415_616,
+    # what the makers' own checkpoints hold, tensor by tensor
+    "llama-3.1-8b": 8_030_261_248,
+    "llama-3.1-70b": 70_553_706_496,
+    "llama-3.1-405b": 405_853_388_800,
+    "llama-2-70b": 68_976_648_192,
+    "mixtral-8x7b": 46_702_792_704,
+    "mixtral-8x22b": 140_620_634_112,
+    "deepseek-v3": 671_026_419_200,
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-235b-a22b": 235_093_634_560,
     # 33,762,577 rows of 16, and two perceptrons of 155,984 and 320,001
     "dlrm": 33_762_577 * 16 + 155_984 + 320_001,
     # 8 million rows of 64, perceptrons 512-512-64 and 100-1024-1024-1024-1: 1,962 MiB, as in CASSINI's Table 3
@@ -52,6 +65,27 @@ GIGA_MACS = {
     "mobilenet-v3-large": 0.22,
     "inception-v3": 5.71,
 }
+
+
+# Billions of parameters that a token goes through, as the makers state them.
+ACTIVE = {"mixtral-8x7b": 12.9, "mixtral-8x22b": 39.0, "deepseek-v3": 37.0, "gpt-oss-20b": 3.6, "gpt-oss-120b": 5.1,
+          "qwen3-30b-a3b": 3.3, "qwen3-235b-a22b": 22.0, "llama-3.1-8b": 8.0}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(ACTIVE))
+def test_a_token_costs_two_operations_for_each_parameter_that_it_goes_through(name: str) -> None:
+    """Products between tokens come on top, and the embedding is looked up, not multiplied."""
+    model, _ = zoo.find(name)
+    shape = shapes()[name]
+    units = (
+        shape.latent.plain + shape.latent.rotary + shape.latent.value
+        if shape.latent
+        else 2 * (shape.head_units or shape.hidden // shape.heads)
+    )
+    between = 2.0 * shape.sequence**2 * shape.heads * units * shape.blocks
+    active = (model.flops - between) / (2 * shape.sequence) / 1e9
+    embedding = shape.vocabulary * shape.hidden / 1e9
+    assert min(abs(active - ACTIVE[name]), abs(active + embedding - ACTIVE[name])) < 0.03 * ACTIVE[name]
 
 
 @pytest.mark.parametrize("name", sorted(TOTALS))
@@ -86,7 +120,7 @@ def test_gpt2_a_and_b_differ_as_in_the_paper() -> None:
 
 
 def test_every_model_of_the_zoo_has_its_facts() -> None:
-    assert len(zoo.names()) == 26
+    assert len(zoo.names()) == 37
     assert set(zoo.names()) == {*TOTALS, "gpt3", "gpt3-cassini", "gpt2-a", "gpt2-b"}
     for name in zoo.names():
         model, _ = zoo.find(name)

@@ -105,6 +105,10 @@ def _side(name: str) -> int:
 
 
 def _module(torch: Any, name: str, library: str) -> tuple[Any, str]:
+    if name in shapes() and not shapes()[name].classic:
+        raise InputError(
+            f"model {name}: weft profile does not build grouped queries or experts; measure a script of yours"
+        )
     if name in _TORCHVISION and library in ("auto", "torchvision"):
         torchvision = optional("torchvision.models")
         if torchvision is not None:

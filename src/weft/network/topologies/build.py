@@ -55,7 +55,8 @@ def from_cables(
     """Servers and switches as the cables join them; pairs without an explicit route take shortest paths.
 
     `servers` are the nodes with GPUs, in order of their ids; without it, the nodes that have exactly one cable.
-    A server's rack is the switch that it is joined to (its first, if several). Servers do not forward traffic.
+    A server's rack is the switch that it is joined to (its first, if several). Servers do not forward traffic. Parallel
+    cables between a server and one other node count as one of their speed together; the cluster's notes say so.
     """
     _check_cables(links)
     names = _server_names(links, servers)
@@ -67,13 +68,45 @@ def from_cables(
     for name in names:
         switch = switch_of.get(name, name)
         fabric.server(name, racks.setdefault(switch, len(racks)), (switch,))
-    for cable in links:
+    joined, bundled = _bundled(links, is_server)
+    for cable in joined:
         lower, upper = (cable.b, cable.a) if cable.b in is_server else (cable.a, cable.b)
         tier = cable.tier or ("nic" if lower in is_server else "fabric")
         fabric.cable(lower, upper, cable.gbps, tier)
     fixed = _fixed_routes(routes, names, fabric.links)
     _check_joined(names, links, fixed)
-    return fabric.cluster(fixed)
+    cluster = fabric.cluster(fixed)
+    notes = _notes(joined, bundled, is_server)
+    return replace(cluster, topology=replace(cluster.topology, notes=notes)) if notes else cluster
+
+
+def _bundled(cables: Sequence[Cable], servers: set[str]) -> tuple[list[Cable], int]:
+    """The cables, those between a server and one other node as one, and at how many places there were several."""
+    found: dict[object, list[Cable]] = {}
+    for i, cable in enumerate(cables):
+        at_server = not servers.isdisjoint((cable.a, cable.b))
+        found.setdefault(frozenset((cable.a, cable.b)) if at_server else i, []).append(cable)
+    joined = [replace(some[0], gbps=sum(cable.gbps for cable in some)) for some in found.values()]
+    return joined, sum(len(some) > 1 for some in found.values())
+
+
+def _notes(joined: Sequence[Cable], bundled: int, servers: set[str]) -> tuple[str, ...]:
+    """What the reader must know about servers with several NICs, which the simulation does not have."""
+    notes = []
+    if bundled:
+        notes.append(
+            f"parallel cables at servers count as one cable of their speed together ({bundled} times); a transfer "
+            "spreads over them without loss"
+        )
+    uplinks = Counter(
+        node for cable in joined for node in (cable.a, cable.b) if node in servers and {cable.a, cable.b} - servers
+    )
+    if several := sum(n > 1 for n in uplinks.values()):
+        notes.append(
+            f"servers that are joined to several switches ({several} of {len(servers)}) send each transfer through one "
+            "of them: a single job may leave the other cables idle"
+        )
+    return tuple(notes)
 
 
 def _check_cables(cables: Sequence[Cable]) -> None:

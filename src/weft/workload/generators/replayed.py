@@ -16,6 +16,7 @@ from weft.workload.generators.draft import Draft, Times
 from weft.workload.generators.drawn import draw_models, draw_sizes, iterations_between, log_normal_s
 from weft.workload.generators.spec import WorkloadSpec
 from weft.workload.streams import Stream
+from weft.workload.traces.columns import parse_map
 from weft.workload.traces.reading import read
 from weft.workload.traces.rows import Trace, TraceJob
 from weft.workload.zoo.names import same_model, without
@@ -69,7 +70,7 @@ def trace_rows(
     """The usable jobs of a trace in the order of submission, and its format; what was dropped goes to the notes."""
     field = "workload.trace" if name == spec.trace else "workload.draw_from"
     path = find_trace(name, base_dir, field)
-    trace, rows = _sorted_rows(path, _stamps(path), spec.trace_format, spec.damaged_rows)
+    trace, rows = _sorted_rows(path, _stamps(path), spec.trace_format, spec.damaged_rows, spec.trace_map or "")
     if len(rows) > _MOST_ROWS:
         _sorted_rows.cache_clear()
     notes.append(
@@ -88,10 +89,14 @@ def trace_rows(
 
 @lru_cache(maxsize=1)  # a comparison reads the same trace for every stack and seed
 def _sorted_rows(
-    path: Path, stamps: tuple[tuple[str, int, int], ...], format: str | None, on_error: Literal["skip", "fail"]
+    path: Path,
+    stamps: tuple[tuple[str, int, int], ...],
+    format: str | None,
+    on_error: Literal["skip", "fail"],
+    columns: str,
 ) -> tuple[Trace, tuple[TraceJob, ...]]:
     """A trace and its jobs in the order of submission. The stamps of its files tell when it must be read again."""
-    trace = read(path, format, on_error=on_error)
+    trace = read(path, format, on_error=on_error, said=parse_map(columns, "workload.trace_map"))
     return trace, tuple(sorted(trace.jobs(), key=lambda job: job.submit_s))
 
 

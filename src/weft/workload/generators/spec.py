@@ -109,6 +109,11 @@ class WorkloadSpec(BaseModel):
     burst_s: Positive = Field(600.0, description="bursty: mean length of a burst.")
     trace: str | None = Field(None, description="Trace file or folder; relative to the scenario, or to WEFT_TRACES.")
     trace_format: str | None = Field(None, description="Format of the trace, where it is not detected.")
+    trace_map: str | None = Field(
+        None,
+        description="Columns of a trace that is a table: `submit=Submit,gpus=NGPUS,duration=Runtime:h`; by default "
+        "guessed from their names.",
+    )
     reading: Literal["alone", "compute", "one-gpu"] | None = Field(
         None,
         description="What a duration means: alone = time alone on its GPUs with communication; compute = compute only, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from weft.errors import TraceError
 from weft.workload.streams import Stream
 from weft.workload.traces import FORMATS, Format
 from weft.workload.traces.base import Head, Options, Parsed, stem_of
+from weft.workload.traces.columns import NoTableError, read_table
 from weft.workload.traces.rows import TRACE, Trace
 from weft.workload.traces.tools import PLAIN_COLUMNS
 
@@ -30,19 +31,26 @@ def read(
     *,
     on_error: Literal["skip", "fail"] = "skip",
     attempts: Literal["all", "last"] = "all",
+    said: Mapping[str, str] | None = None,
 ) -> Trace:
     """Read a trace file, or a folder of files of one format, as one trace.
 
     A damaged row is reported in `problems` and skipped, or (`on_error="fail"`) raised as a TraceError with its line
     number. `attempts` says how attempts of one job add up where the format lists them (Philly's JSON). In a folder
     every file is a virtual cluster unless the format names its own; if some are called `clusterNN`, only they are read.
+    A file of no known format is read as a table whose columns are guessed from their names; `said` names them.
     """
+    if said and format is not None:
+        raise TraceError(f"{path}: columns are named, and format {format}; give one of them")
     if format is not None and format not in FORMATS:
         raise TraceError(f"format {format!r} is unknown; use one of {', '.join(sorted(FORMATS))}")
     root = Path(path)
     files, ignored = _files(root)
+    options = Options(on_error, attempts)
+    if said or (format is None and not root.is_dir() and _matching(Head.of(root)) is None):
+        return _table(root, said or {}, options)
     reader = FORMATS[format] if format else _detect(files[0])
-    parts = [_read_one(file, reader, Options(on_error, attempts), forced=format is not None) for file in files]
+    parts = [_read_one(file, reader, options, forced=format is not None) for file in files]
     frame = pl.concat(part.frame for part in parts)
     if len(files) > 1:
         frame = _distinct(files, parts)
@@ -92,11 +100,37 @@ def _detect(path: Path) -> Format:
     head = Head.of(path)
     if not head.lines:
         raise TraceError(f"{path}: the file is empty; give a trace file")
-    for reader in FORMATS.values():
-        if reader.matches(head):
-            return reader
+    if (reader := _matching(head)) is None:
+        raise TraceError(_unknown(path, head))
+    return reader
+
+
+def is_known(path: Path) -> bool:
+    """Whether a file or folder has a format of its own; else it may be a table of jobs."""
+    return path.is_dir() or _matching(Head.of(path)) is not None
+
+
+def _matching(head: Head) -> Format | None:
+    return next((reader for reader in FORMATS.values() if head.lines and reader.matches(head)), None)
+
+
+def _unknown(path: Path, head: Head) -> str:
     begins = head.lines[0][:60].encode("ascii", "backslashreplace").decode()
-    raise TraceError(f"{path}: no known trace format begins with {begins!r}; give --format, or convert it to plain CSV")
+    others = ", ".join(column for column in PLAIN_COLUMNS if column not in ("submit_s", "gpus"))
+    return (
+        f"{path}: no known trace format begins with {begins!r}; give --format, or convert it to plain CSV, whose "
+        f"columns are submit_s, gpus and, if known, {others}"
+    )
+
+
+def _table(path: Path, said: Mapping[str, str], options: Options) -> Trace:
+    try:
+        return read_table(path, said, options)[0]
+    except NoTableError as error:
+        if said:
+            raise
+        why = str(error).removeprefix(f"{path}: ")
+        raise TraceError(f"{_unknown(path, Head.of(path))}; as a table it is not understood: {why}") from None
 
 
 def _read_one(path: Path, reader: Format, options: Options, forced: bool) -> Parsed:
@@ -157,7 +191,7 @@ def summary(trace: Trace) -> dict[str, Any]:
     return {
         "path": trace.path,
         "format": trace.format,
-        "title": FORMATS[trace.format].title,
+        "title": FORMATS[trace.format].title if trace.format in FORMATS else "a table of jobs",
         "rows": trace.n_rows_in,
         "jobs": frame.height,
         "damaged": trace.n_damaged,

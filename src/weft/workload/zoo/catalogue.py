@@ -11,7 +11,7 @@ from typing import Any
 from weft.model.units import MB
 from weft.workload.zoo import language, vision
 from weft.workload.zoo.entry import Gpu, Model, Published, Timing
-from weft.workload.zoo.language import Transformer
+from weft.workload.zoo.language import Experts, Latent, Transformer
 
 
 @cache
@@ -30,7 +30,15 @@ def gpus() -> tuple[Gpu, ...]:
 @cache
 def shapes() -> dict[str, Transformer]:
     """Transformers: encoders with a pooler (Hugging Face's base models), and decoders with their output layer."""
-    return {row["name"]: Transformer(**row["shape"]) for row in _data()["models"] if "shape" in row}
+    return {row["name"]: _shape(**row["shape"]) for row in _data()["models"] if "shape" in row}
+
+
+def _shape(latent: dict[str, int] | None = None, experts: dict[str, Any] | None = None, **plain: Any) -> Transformer:
+    return Transformer(
+        **plain,
+        latent=None if latent is None else Latent(**latent),
+        experts=None if experts is None else Experts(**experts),
+    )
 
 
 @cache

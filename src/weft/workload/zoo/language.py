@@ -13,6 +13,33 @@ from weft.workload.zoo.entry import Layer
 
 
 @dataclass(frozen=True)
+class Latent:
+    """Multi-head latent attention (DeepSeek-V2): queries, keys and values pass through narrow layers.
+
+    A head's queries and keys have `plain` units and `rotary` ones, of which keys share theirs; values have `value`.
+    """
+
+    query: int  # width of the narrow layer before the queries
+    kv: int  # and before keys and values
+    plain: int
+    rotary: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A mixture of experts: each token goes through `active` of `count` feed-forward layers, and all `shared` ones."""
+
+    count: int
+    active: int
+    inner: int  # units of one expert
+    shared: int = 0
+    dense_blocks: int = 0  # the first blocks have one feed-forward layer, of the model's `inner` units
+    bias: bool = False  # of the router and of each expert
+    router_bias: bool = False  # a bias that only balances the load
+
+
+@dataclass(frozen=True)
 class Transformer:
     """The shape of a transformer: enough to count its parameters, operations and activations."""
 
@@ -30,12 +57,24 @@ class Transformer:
     bias: bool = True
     gated: bool = False  # three feed-forward matrices instead of two
     rms_norm: bool = False  # a norm has a scale only
+    attention_heads: int = 0  # 0: by the usual number of units of a head
+    kv_heads: int = 0  # keys and values have fewer heads (grouped queries); 0: as many
+    head_units: int = 0  # 0: hidden over heads
+    per_block: int = 0  # further parameters of a block's attention: norms of queries and keys, sinks
+    attention_bias: bool = False  # attention has biases where the rest has none
+    latent: Latent | None = None
+    experts: Experts | None = None
 
     @property
     def heads(self) -> int:
-        """Attention heads: 128 units each in gated models (LLaMA), 64 elsewhere, 32 where 64 does not divide."""
+        """Attention heads: by default 128 units each in gated models, 64 elsewhere, 32 where 64 does not divide."""
         units = 128 if self.gated else 64 if self.hidden % 64 == 0 else 32
-        return self.hidden // units
+        return self.attention_heads or self.hidden // units
+
+    @property
+    def classic(self) -> bool:
+        """Whether it is a plain stack of equal blocks, as before grouped queries and experts."""
+        return self.latent is None and self.experts is None and not (self.kv_heads or self.head_units)
 
     def layers(self) -> tuple[Layer, ...]:
         """Its layers in the order of the forward pass."""
@@ -47,7 +86,7 @@ class Transformer:
             tables += norm
         layers = [Layer("embedding", tuple(tables), 0.0, s * h, tied=self.vocabulary * h if self.head == "tied" else 0)]
         for i in range(self.blocks):
-            layers += [self._attention(f"block.{i}.attention", norm), self._feed_forward(f"block.{i}.mlp", norm)]
+            layers += [self._attention(f"block.{i}.attention", norm), self._inner(i, norm)]
         if self.pooler:
             layers.append(Layer("pooler", (h * h, h), 2.0 * h * h, h))
         logits = 2.0 * s * h * self.vocabulary if self.head != "none" else 0.0
@@ -56,18 +95,45 @@ class Transformer:
             layers.append(Layer("head", tensors, logits, s * self.vocabulary if logits else s * h))
         return tuple(layers)
 
-    def _linear(self, inputs: int, outputs: int) -> tuple[int, ...]:
-        return (inputs * outputs, outputs) if self.bias else (inputs * outputs,)
+    def _linear(self, inputs: int, outputs: int, bias: bool = False) -> tuple[int, ...]:
+        return (inputs * outputs, outputs) if self.bias or bias else (inputs * outputs,)
 
     def _attention(self, name: str, norm: tuple[int, ...]) -> Layer:
-        h, s = self.hidden, self.sequence
-        flops = 2.0 * s * 4 * h * h + 4.0 * s * s * h
-        return Layer(name, self._linear(h, h) * 4 + norm, flops, s * h, summed=True)
+        """Queries, keys and values, the products between tokens, and the way back."""
+        h, s, heads = self.hidden, self.sequence, self.heads
+        more = (self.per_block,) if self.per_block else ()
+        if (latent := self.latent) is not None:
+            seen = latent.plain + latent.rotary
+            pairs = [(h, latent.query), (latent.query, heads * seen), (h, latent.kv + latent.rotary)]
+            pairs += [(latent.kv, heads * (latent.plain + latent.value)), (heads * latent.value, h)]
+            more = (*more, latent.query, latent.kv)
+            products = 2.0 * s * s * heads * (seen + latent.value)
+        else:
+            units = self.head_units or h // heads
+            wide, narrow = heads * units, (self.kv_heads or heads) * units
+            pairs = [(h, wide), (h, narrow), (h, narrow), (wide, h)]
+            products = 4.0 * s * s * wide
+        tensors = tuple(size for pair in pairs for size in self._linear(*pair, self.attention_bias))
+        flops = 2.0 * s * sum(inputs * outputs for inputs, outputs in pairs) + products
+        return Layer(name, tensors + norm + more, flops, s * h, summed=True)
 
-    def _feed_forward(self, name: str, norm: tuple[int, ...]) -> Layer:
-        h, n, s = self.hidden, self.inner, self.sequence
-        tensors = self._linear(h, n) * (2 if self.gated else 1) + self._linear(n, h) + norm
-        return Layer(name, tensors, 2.0 * s * h * n * (3 if self.gated else 2), s * h, summed=True)
+    def _inner(self, block: int, norm: tuple[int, ...]) -> Layer:
+        """What is done with each token by itself: one feed-forward layer, or some of many."""
+        h, s, moe = self.hidden, self.sequence, self.experts
+        matrices = 3 if self.gated else 2
+        if moe is None or block < moe.dense_blocks:
+            return Layer(
+                f"block.{block}.mlp", self._feed_forward(self.inner) + norm, 2.0 * s * h * self.inner * matrices, s * h,
+                summed=True,
+            )  # fmt: skip
+        router = self._linear(h, moe.count, moe.bias) + ((moe.count,) if moe.router_bias else ())
+        tensors = router + self._feed_forward(moe.inner, moe.bias) * (moe.count + moe.shared) + norm
+        flops = 2.0 * s * h * (moe.count + moe.inner * matrices * (moe.active + moe.shared))
+        return Layer(f"block.{block}.experts", tensors, flops, s * h, summed=True)
+
+    def _feed_forward(self, inner: int, bias: bool = False) -> tuple[int, ...]:
+        h = self.hidden
+        return self._linear(h, inner, bias) * (2 if self.gated else 1) + self._linear(inner, h, bias)
 
 
 def lstm_ptb(vocabulary: int = 10_000, hidden: int = 1_500, steps: int = 35) -> tuple[Layer, ...]:

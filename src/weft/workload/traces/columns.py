@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from weft.errors import InputError
+from weft.errors import InputError, TraceError
 from weft.workload.traces import tools as slurm
 from weft.workload.traces.base import Delimited, Head, Options
 from weft.workload.traces.rows import MAX_S, Rows, Trace
@@ -55,6 +55,7 @@ _UNITS = (
     ("ms|msecs?|milli(second)?s?", "milliseconds", 1e-3), ("s|secs?|seconds?", "seconds", 1.0),
     ("m|mins?|minutes?", "minutes", 60.0), ("h|hrs?|hours?", "hours", 3600.0), ("d|days?", "days", 86_400.0),
 )  # fmt: skip
+_USUAL = Options()
 _TIMED = ("duration", "wait")  # fields that have a unit
 # The call that prints what a log needs
 SACCT = (
@@ -64,15 +65,19 @@ SACCT = (
 _MILLISECONDS = 1e11  # seconds since 1970 are fewer until the year 5138
 
 
-def parse_map(text: str) -> dict[str, str]:
+class NoTableError(TraceError):
+    """A file that cannot be read as a table, whatever its rows say."""
+
+
+def parse_map(text: str, where: str = "--map") -> dict[str, str]:
     """`submit=Submit,gpus=NGPUS` as a mapping of fields to columns."""
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         field, equals, column = (piece.strip() for piece in part.partition("="))
         if not equals or not column or field not in FIELDS:
-            raise InputError(f"--map {part}: write FIELD=COLUMN; fields are {', '.join(FIELDS)}")
+            raise InputError(f"{where} {part}: write FIELD=COLUMN; fields are {', '.join(FIELDS)}")
         if field in _TIMED and ":" in column and _unit_called(unit := column.rpartition(":")[2]) is None:
-            raise InputError(f"--map {part}: {unit!r} is no unit; write FIELD=COLUMN:UNIT with ms, s, m, h or d")
+            raise InputError(f"{where} {part}: {unit!r} is no unit; write FIELD=COLUMN:UNIT with ms, s, m, h or d")
         found[field] = column
     return found
 
@@ -94,30 +99,33 @@ def guess(columns: list[str], said: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def read_table(path: Path, said: Mapping[str, str]) -> tuple[Trace, dict[str, str]]:
+def read_table(
+    path: Path, said: Mapping[str, str], options: Options = _USUAL
+) -> tuple[Trace, dict[str, str]]:  # fmt: skip
     """The jobs of a table with a header, and which column was taken for what."""
     head = Head.of(path)
     if not head.lines:
-        raise InputError(f"{path}: the file is empty; give a table of jobs")
+        raise TraceError(f"{path}: the file is empty; give a table of jobs")
     if b"\0" in head.raw:
-        raise InputError(f"{path}: this is not UTF-8 text; give the output of sacct, or save the table as CSV")
+        raise NoTableError(f"{path}: this is not UTF-8 text; give the output of sacct, or save the table as CSV")
     delimiter = max("|,;\t", key=head.lines[0].count)
     mapping = guess(head.header(delimiter), said)
     _check(path, mapping, head.header(delimiter))
     units = {field: _unit_of(field, mapping[field], said.get(field, "")) for field in _TIMED if field in mapping}
     reader = Delimited("table", "a table of jobs", partial(_parse, mapping, units), delimiter=delimiter)
-    parsed = reader.read(path, Options())
+    parsed = reader.read(path, options)
     frame = parsed.frame
     if frame.is_empty():
         first = f" ({parsed.problems[0]})" if parsed.problems else ""
-        raise InputError(f"{path}: no row is a GPU job with a length{first}; say which column is what with --map")
+        raise TraceError(f"{path}: no row is a GPU job with a length{first}; say which column is what with --map")
     zero = frame["submit_s"].min()
     frame = frame.with_columns(pl.col("submit_s") - zero)
     shown = dict(mapping)
     for field, (unit, seconds) in units.items():
         if seconds != 1.0 or field in said:
             shown[field] = f"{mapping[field]} ({unit})"
-    return Trace(frame, "table", tuple(parsed.problems), parsed.n_rows_in, str(path)), shown
+    note = "read as a table: " + ", ".join(f"{field} = {column}" for field, column in shown.items())
+    return Trace(frame, "table", tuple(parsed.problems), parsed.n_rows_in, str(path), (note,)), shown
 
 
 def _check(path: Path, mapping: Mapping[str, str], columns: list[str]) -> None:
@@ -126,7 +134,7 @@ def _check(path: Path, mapping: Mapping[str, str], columns: list[str]) -> None:
         missing.append("duration")
     if missing:
         slurm_too = f"; Slurm prints all that is needed with: {SACCT}" * any(c.startswith("JobID") for c in columns)
-        raise InputError(
+        raise NoTableError(
             f"{path}: no column looks like {' or '.join(missing)} (the first line, the header, has "
             f"{', '.join(columns)}); say which with --map {','.join(f'{field}=COLUMN' for field in missing)}{slurm_too}"
         )

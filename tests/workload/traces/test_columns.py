@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from weft.advise import Flags, Request, advise
-from weft.advise.columns import guess, parse_map, read_table
 from weft.advise.jobs import first_problem, read_jobs
 from weft.errors import InputError
+from weft.workload.traces.columns import guess, parse_map, read_table
 
 
 def write(path: Path, text: str) -> Path:
