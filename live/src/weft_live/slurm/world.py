@@ -21,12 +21,22 @@ from weft_live.description import Description
 from weft_live.ending import Faults, pausing
 from weft_live.measured import SLACK_S, Doubts
 from weft_live.slurm.commands import Slurm
-from weft_live.slurm.hands import Command, Hands, Snapshot, placing
+from weft_live.slurm.hands import Command, Hands, Snapshot, placing, plain
 from weft_live.slurm.notes import Shift, Telling, make_folder, note, uid_of, write_gate
 from weft_live.slurm.priority import Standing
 from weft_live.slurm.reconcile import AGAIN_S, TRY_S, look, pauses, stop
 from weft_live.slurm.records import Record
-from weft_live.slurm.seeing import Taker, cleared, lost_nodes, prioritised, recalled, to_look_at, to_recall, user_holds
+from weft_live.slurm.seeing import (
+    Taker,
+    cleared,
+    lost_nodes,
+    prioritised,
+    recalled,
+    to_look_at,
+    to_recall,
+    to_requeue,
+    user_holds,
+)
 from weft_live.slurm.states import (
     At,
     Do,
@@ -65,7 +75,7 @@ class SlurmWorld(LiveWorld[Task]):
     def __init__(
         self, cluster: Cluster, folder: Path, slurm: Slurm, clock: Clock | None = None, *, poll_s: float = 0.5,
         open: bool = False, say: Callable[[str], None] = lambda _: None, tied: bool = False, take: bool = False,
-        priority: str = "off",
+        priority: str = "off", requeue: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self.taker: Taker | None = None
@@ -75,6 +85,7 @@ class SlurmWorld(LiveWorld[Task]):
         self.slack_s = SLACK_S
         self._doubt_s = 0.0  # when running jobs are compared with their claims again
         self._take = take  # what a server of another folder has placed
+        self._requeue = requeue  # what runs on weft's GPUs without weft
         self._ahead_s = 0.0  # by how much the controller's clock is ahead of this machine's
         self._records: Mapping[str, Record] = {}  # as last seen
         self._active: list[Task] = []  # those that were on GPUs, or on their way, at the last look
@@ -370,6 +381,8 @@ class SlurmWorld(LiveWorld[Task]):
         events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
         events += [NodeDown(now, server, why) for server, why in bad.items() if server not in self.down]
         self.down = bad
+        if self._requeue and self.taker is not None and (keys := to_requeue(bad, snapshot, self.taker)):
+            self._hands.give([Command(Do.REQUEUE, key) for key in keys], [], busy=True)
         return events
 
     # What Slurm is told
@@ -385,9 +398,7 @@ class SlurmWorld(LiveWorld[Task]):
         cancels = [task.key for task, do in doing if do is Do.CANCEL]
         soon = bool(wanted) or any(isinstance(task.state, Starts | Stops | Ends) for task in self._active)
         commands = [
-            placing(task, self._records.get(task.key), self._ahead_s, now)
-            if do is Do.UPDATE
-            else Command(do, task.key, signal=task.description.env.get("signal", "TERM"), again=task.starts > 1)
+            placing(task, self._records.get(task.key), self._ahead_s, now) if do is Do.UPDATE else plain(task, do)
             for task, do in doing
             if do is not Do.CANCEL
         ]
