@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar
 
-from weft_evidence.checks import Check, LabCheck
 from weft_evidence.claims import Claim
 
-AnyCheck = TypeVar("AnyCheck", bound=Check | LabCheck[Any])
 COLUMNS = ("headline claim", "published", "here", "95 % interval", "verdict")
 
 
@@ -58,13 +55,6 @@ def headlines(paper: str) -> Headlines | None:
         return None
     words, causes = ({row["id"]: row[key] for row in found["claims"]} for key in ("what", "cause"))
     return Headlines(found["name"], found["gains"], tuple(found["sized"]), words, causes)
-
-
-def headed(paper: str, checks: Mapping[str, AnyCheck]) -> dict[str, AnyCheck]:
-    """Checks, with its words on each that is a headline."""
-    known = headlines(paper)
-    words = known.words if known else {}
-    return {name: replace(check, headline=words.get(name, "")) for name, check in checks.items()}
 
 
 def cells(claim: Claim) -> tuple[str, ...]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft_evidence.checks import Check, compared, equal, order, saving, test, times, value
+from weft_evidence.checks import Check, compared, equal, headed, order, saving, test, times, value
 from weft_evidence.claims import Measured, Picture, Reproduction, Request, Runs
-from weft_evidence.headlines import headed
 
 TITLE = "Communication contention aware scheduling of multiple deep learning training jobs (2020)"
 

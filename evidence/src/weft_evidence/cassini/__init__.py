@@ -16,6 +16,7 @@ from weft_evidence.checks import (
     Rule,
     chosen,
     graded,
+    headed,
     judge,
     nearly,
     no_more,
@@ -24,7 +25,6 @@ from weft_evidence.checks import (
     some_effect,
 )
 from weft_evidence.claims import Kind, Measured, Reproduction, Request, Runs, published
-from weft_evidence.headlines import headed
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult

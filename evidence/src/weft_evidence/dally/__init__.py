@@ -12,6 +12,7 @@ from weft_evidence.checks import (
     Check,
     bounded,
     graded,
+    headed,
     in_order,
     in_place,
     on_that_side,
@@ -25,7 +26,6 @@ from weft_evidence.claims import Measured, Picture, Reproduction, Request, Runs
 from weft_evidence.dally.latency import TIERS, latencies, share
 from weft_evidence.dally.runs import GANDIVA, RACKS, has_files, quarter_words, run_experiments, timers_over_time
 from weft_evidence.dally.shapes import ASTRA_SIM
-from weft_evidence.headlines import headed
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult

@@ -22,6 +22,7 @@ from weft_evidence.checks import (
     bounded,
     chosen,
     equal,
+    headed,
     judge,
     nearly,
     no_more,
@@ -62,7 +63,6 @@ from weft_evidence.flows.runs import (
     tree,
     who_pays,
 )
-from weft_evidence.headlines import headed
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult

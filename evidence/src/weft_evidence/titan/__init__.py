@@ -8,9 +8,20 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from weft.policies.place.pattern import bytes_across, kind_of, pattern_of
-from weft_evidence.checks import LabCheck, Rule, chosen, equal, in_place, judge, near, nearly, on_that_side, place_of
+from weft_evidence.checks import (
+    LabCheck,
+    Rule,
+    chosen,
+    equal,
+    headed,
+    in_place,
+    judge,
+    near,
+    nearly,
+    on_that_side,
+    place_of,
+)
 from weft_evidence.claims import Kind, Measured, Reproduction, Request, Verdict, published
-from weft_evidence.headlines import headed
 from weft_evidence.titan.exact import BOUND, FORMS, Score, compare
 from weft_evidence.titan.figures import pictures
 from weft_evidence.titan.runs import (
