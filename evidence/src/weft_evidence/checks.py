@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from weft.errors import InputError
 from weft.errors import near as like
 from weft.scenario.shipped import scenario_path
 from weft_evidence.claims import NO_CLAIM, Claim, Kind, Measured, Request, Runs, Verdict
+from weft_evidence.headlines import headlines
 
 Values = Sequence[float | None]  # the values of one metric, seed by seed
 FEWEST_SEEDS = 3  # one seed proves nothing, and the interval of two is too wide to judge by
@@ -73,6 +74,9 @@ class LabCheck(Generic[Lab]):
     seeded: bool = True  # whether chance has a part in it, so that several seeds are needed
     kind: Kind | None = None  # if the rule does not say it all
     headline: str = ""
+
+
+AnyCheck = TypeVar("AnyCheck", bound=Check | LabCheck[Any])
 
 
 def value(what: str, published: float, unit: str, stack: str, metric: str, factor: float = 1.0) -> Check:
@@ -388,3 +392,10 @@ def verdict_of(check: Check | LabCheck[Lab], measured: Measured, seeds: int) -> 
     found = check.rule(check.published, measured)
     bounded = kind in (Kind.DIRECTION, Kind.OWN)
     return "direction" if found == "reproduced" and bounded else found
+
+
+def headed(paper: str, checks: Mapping[str, AnyCheck]) -> dict[str, AnyCheck]:
+    """Checks, with its words on each that the paper puts first."""
+    known = headlines(paper)
+    words = known.words if known else {}
+    return {name: replace(check, headline=words.get(name, "")) for name, check in checks.items()}

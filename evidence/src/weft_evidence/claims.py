@@ -122,9 +122,10 @@ class Claim:
     def to_dict(self) -> dict[str, Any]:
         """One entry of the JSON."""
         return {
-            "id": self.id, "kind": str(self.kind), "what": self.what, "published": self.published,
-            "measured": self.measured, "ci95": list(self.ci95), "unit": self.unit, "verdict": self.verdict,
-            "holds": self.holds, "scenario": self.scenario, "command": self.command, "seeds": list(self.seeds),
+            "id": self.id, "kind": str(self.kind), "headline": self.headline or None, "what": self.what,
+            "published": self.published, "measured": self.measured, "ci95": list(self.ci95), "unit": self.unit,
+            "verdict": self.verdict, "holds": self.holds, "scenario": self.scenario, "command": self.command,
+            "seeds": list(self.seeds),
             "released": self.released and dict(zip(("as_released", "repaired"), self.released, strict=True)),
             "cross_traffic_percent": self.cross_traffic and {
                 when: {"mean": found.value, "ci95": list(found.ci95)}
@@ -168,6 +169,23 @@ class Reproduction:
         """The paper's own claims, which are counted."""
         return [c for c in self.claims if c.kind is not Kind.OWN and c.kind not in NO_CLAIM]
 
+    @property
+    def sentence(self) -> str:
+        """What came out, in one sentence; how many claims hold, of what has no headlines or none of them was run."""
+        from weft_evidence.headlines import headlines
+
+        known = headlines(self.paper)
+        return known.sentence(list(self.claims)) if known and self.headlines else f"{self.counts}."
+
+    @property
+    def headlines(self) -> list[Claim]:
+        """What the paper puts first, in the order of headlines.toml."""
+        from weft_evidence.headlines import headlines
+
+        known = headlines(self.paper)
+        order = {words: i for i, words in enumerate(known.words.values())} if known else {}
+        return sorted((c for c in self.claims if c.headline), key=lambda c: order.get(c.headline, 0))
+
     def with_causes(self) -> list[tuple[Claim, Cause | None]]:
         """All claims, those that fail with their cause."""
         from weft_evidence.causes import cause_of
@@ -178,6 +196,7 @@ class Reproduction:
         """What `weft reproduce --json` prints."""
         return {
             "paper": self.paper,
+            "sentence": self.sentence,
             "verdicts": {word: sum(c.verdict == word for c in self.published) for word in VERDICTS},
             "own": {word: sum(c.verdict == word for c in self.claims if c.kind is Kind.OWN) for word in VERDICTS},
             "claims": [c.to_dict() | {"cause": why and why.to_dict()} for c, why in self.with_causes()],

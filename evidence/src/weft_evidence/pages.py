@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weft_evidence import claims_of, papers
 from weft_evidence.checks import FEWEST_SEEDS, judge, verdict_of
 from weft_evidence.claims import Measured, Reproduction
+from weft_evidence.headlines import cells, headlines
 
 if TYPE_CHECKING:
     from weft_evidence.claims import Claim
@@ -69,7 +70,23 @@ def as_reproduction(paper: str) -> Reproduction:
 
 def blocks(paper: str) -> dict[str, str]:
     """What stands on pages between <!-- NAME --> and <!-- /NAME -->."""
-    return {f"counts {paper}": f"{as_reproduction(paper).counts}."}
+    found = as_reproduction(paper)
+    causes = (
+        {claim.headline: known.causes[claim.id] for claim in found.headlines} if (known := headlines(paper)) else {}
+    )
+    lines = [
+        "| headline claim | published | simulated | 95 % interval | verdict | cause |",
+        "|---|---:|---:|---|---|---|",
+    ]
+    for claim in found.headlines:
+        lines.append(
+            "| " + " | ".join((*cells(claim), "" if claim.verdict == "reproduced" else causes[claim.headline])) + " |"
+        )
+    return {
+        f"counts {paper}": f"{found.counts}.",
+        f"sentence {paper}": f"**{found.sentence}**",
+        f"headlines {paper}": "\n".join(lines),
+    }
 
 
 def filled(text: str) -> str:

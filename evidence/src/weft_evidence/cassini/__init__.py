@@ -16,6 +16,7 @@ from weft_evidence.checks import (
     Rule,
     chosen,
     graded,
+    headed,
     judge,
     nearly,
     no_more,
@@ -333,6 +334,7 @@ CLAIMS: dict[str, _Check] = {
         nearly, seeded=False,
     ),
 }  # fmt: skip
+CLAIMS = headed(PAPER, CLAIMS)
 
 
 def reproduce(request: Request) -> Reproduction:

@@ -12,6 +12,7 @@ from weft_evidence.checks import (
     Check,
     bounded,
     graded,
+    headed,
     in_order,
     in_place,
     on_that_side,
@@ -339,6 +340,7 @@ CLAIMS: dict[str, Check] = {
     ),
     **_tables(),
 }
+CLAIMS = headed(PAPER, CLAIMS)
 
 
 def claims(quick: bool) -> dict[str, Check]:

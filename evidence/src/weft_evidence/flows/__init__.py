@@ -22,6 +22,7 @@ from weft_evidence.checks import (
     bounded,
     chosen,
     equal,
+    headed,
     judge,
     nearly,
     no_more,
@@ -332,6 +333,7 @@ CLAIMS: dict[str, _Check] = {
         no_more(),
     ),
 }  # fmt: skip
+CLAIMS = headed(PAPER, CLAIMS)
 
 NOTES = (
     "The paper's job set was never published; ours is drawn anew for each seed.",

@@ -8,7 +8,19 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from weft.policies.place.pattern import bytes_across, kind_of, pattern_of
-from weft_evidence.checks import LabCheck, Rule, chosen, equal, in_place, judge, near, nearly, on_that_side, place_of
+from weft_evidence.checks import (
+    LabCheck,
+    Rule,
+    chosen,
+    equal,
+    headed,
+    in_place,
+    judge,
+    near,
+    nearly,
+    on_that_side,
+    place_of,
+)
 from weft_evidence.claims import Kind, Measured, Reproduction, Request, Verdict, published
 from weft_evidence.titan.exact import BOUND, FORMS, Score, compare
 from weft_evidence.titan.figures import pictures
@@ -330,6 +342,7 @@ CLAIMS: dict[str, _Check] = {
 for _tight in (False, True):
     for _form in FORMS:
         CLAIMS |= _exact(_form, _tight)
+CLAIMS = headed(PAPER, CLAIMS)
 
 
 def reproduce(request: Request) -> Reproduction:
