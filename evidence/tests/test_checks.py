@@ -97,9 +97,7 @@ def test_fewer_than_three_seeds_prove_nothing(seeds: int, verdict: Verdict) -> N
     assert claim.to_dict()["verdict"] == verdict
 
 
-def test_a_rule_may_say_yes_or_no() -> None:
-    check = Check("what", 1.0, "", (), lambda runs: Measured(1.0), lambda published, measured: True, seeded=False)
-    assert judge("name", check, Measured(1.0), "", "", [0]).verdict == "reproduced"
+def test_what_a_claim_itself_calls_a_direction() -> None:
     assert graded(lambda published, measured: True)(5.0, Measured(1.0)) == "direction"
 
 

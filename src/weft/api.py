@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import InputError, near
+from weft.runs.bound import bound_over_seeds
 from weft.runs.prepare import compile_kernels
 from weft.runs.run import Progress, Say, Source, Task, check_seed, run_experiment, run_grid, run_task, seeds_of
 from weft.runs.watched import say, watched
@@ -118,7 +119,7 @@ def sweep(
     asked = _layers(None, (order, place, interleave, pace), taken)
     points = changes.sweep(Scenario.load(scenario), settings)
     tasks: list[Task] = []
-    shapes: list[tuple[changes.Setting, Scenario, list[int], int]] = []
+    shapes: list[tuple[changes.Setting, Scenario, list[int], int, bool]] = []
     checked: list[Stack] = []
     for setting, given in points:
         names, numbers = _stacks(given, stacks), seeds_of(given, seeds)
@@ -128,9 +129,10 @@ def sweep(
             for name in names
         ]
         # what cannot run is refused before any worker is started
-        checked += [build(given, task.seed, task.layers).stack for task in mine[: len(names)]]
+        own = [build(given, task.seed, task.layers).stack for task in mine[: len(names)]]
+        checked += own
         tasks += mine
-        shapes.append((setting, given, numbers, len(mine)))
+        shapes.append((setting, given, numbers, len(mine), any(stack.planner.shares_gpus for stack in own)))
     compile_kernels(on_compile or say, checked)
     for stack in checked:  # what is not compiled yet is compiled here, and not by several workers side by side
         stack.interleave.prepare()
@@ -138,8 +140,10 @@ def sweep(
         tell(0, len(tasks))
         runs = run_grid(tasks, workers, run_task, tell)
     found, at = [], 0
-    for setting, given, numbers, n in shapes:
-        found.append((setting, Comparison(given.name, tuple(numbers), tuple(runs[at : at + n]), given.is_recorded)))
+    for setting, given, numbers, n, shared in shapes:
+        its = tuple(runs[at : at + n])
+        least = bound_over_seeds(given, numbers, shared)
+        found.append((setting, Comparison(given.name, tuple(numbers), its, given.is_recorded, least)))
         at += n
     return Sweep(points[0][1].name, tuple(found))
 
@@ -163,6 +167,7 @@ class Comparison:
     seeds: tuple[int, ...]
     runs: tuple[RunResult, ...]  # by seed, then by stack
     recorded: bool = False  # whether the jobs are those of a trace or a list, the same at every seed
+    bound: Mapping[str, float] | None = None  # metric: what no scheduler can do better, on average over the seeds
 
     @property
     def jobs(self) -> pl.DataFrame:
@@ -185,9 +190,10 @@ class Comparison:
             by_stack.setdefault(run.stack, []).append(run)
         summaries = {stack: [summary(run) for run in runs] for stack, runs in by_stack.items()}
         if not self.recorded:
-            return statistics(summaries)
+            return {**statistics(summaries), "bound": self.bound}
         bins = {stack: [binned(run.jobs) for run in runs] for stack, runs in by_stack.items()}
-        return statistics(summaries, bins, {stack: [run.jobs for run in runs] for stack, runs in by_stack.items()})
+        jobs = {stack: [run.jobs for run in runs] for stack, runs in by_stack.items()}
+        return {**statistics(summaries, bins, jobs), "bound": self.bound}
 
     def against(self, stack: str) -> Comparison:
         """The same comparison with another stack as the first, which ratios refer to."""

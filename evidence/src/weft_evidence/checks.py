@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from weft.errors import InputError, near
+from weft.errors import InputError
+from weft.errors import near as like
 from weft.scenario.shipped import scenario_path
-from weft_evidence.claims import Claim, Measured, Request, Runs, Verdict
+from weft_evidence.claims import NO_CLAIM, Claim, Kind, Measured, Request, Runs, Verdict
+from weft_evidence.headlines import headlines
 
-# How a measurement is judged. A rule that only knows yes and no says bool: yes is "reproduced".
-Rule = Callable[[float, Measured], Verdict | bool]
 Values = Sequence[float | None]  # the values of one metric, seed by seed
 FEWEST_SEEDS = 3  # one seed proves nothing, and the interval of two is too wide to judge by
 Lab = TypeVar("Lab")
 Runner = Callable[[Mapping[str, Mapping[str, None]], Sequence[int], Request], dict[str, Runs]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a measurement is judged beside the published number, and what kind of claim that makes. `of` is the value of
+    no effect, if there is one."""
+
+    judge: Callable[[float, Measured], Verdict]
+    kind: Kind
+    of: float | None = None
+
+    def __call__(self, published: float | None, measured: Measured) -> Verdict:
+        """Without a published number the rule is given none, and nothing can be reproduced. Nor can a direction."""
+        found = self.judge(math.nan if published is None else published, measured)
+        known = published is not None and self.kind is not Kind.DIRECTION
+        return "direction" if found == "reproduced" and not known else found
 
 
 @dataclass(frozen=True)
@@ -39,6 +55,8 @@ class Check:
     scenario: str = ""
     released: tuple[float, float] | None = None  # what the authors' own simulator gives: as released, and repaired
     seeded: bool = True  # whether chance has a part in it, so that several seeds are needed
+    kind: Kind | None = None  # if the rule does not say it all
+    headline: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,6 +72,11 @@ class LabCheck(Generic[Lab]):
     slow: bool = False
     released: tuple[float, float] | None = None  # what the authors' own simulator gives: as released, and repaired
     seeded: bool = True  # whether chance has a part in it, so that several seeds are needed
+    kind: Kind | None = None  # if the rule does not say it all
+    headline: str = ""
+
+
+AnyCheck = TypeVar("AnyCheck", bound=Check | LabCheck[Any])
 
 
 def value(what: str, published: float, unit: str, stack: str, metric: str, factor: float = 1.0) -> Check:
@@ -99,7 +122,7 @@ def in_order(what: str, pairs: Sequence[tuple[str, str]], metric: str, slow: boo
         )
 
     stacks = tuple(dict.fromkeys(stack for pair in pairs for stack in pair))
-    return Check(f"{what} (all {len(pairs)} must be)", float(len(pairs)), "pairs", stacks, measure, equal, slow=slow)
+    return Check(f"{what} (all {len(pairs)} must be)", float(len(pairs)), "pairs", stacks, measure, in_place, slow=slow)
 
 
 def place_of(mine: Values, others: Sequence[Values], most_first: bool = False) -> Measured:
@@ -130,70 +153,97 @@ def _apart(a: float, b: float) -> float:
     return 2.0 * (a - b) / (a + b) if a + b else 0.0
 
 
-def nearly(published: float, measured: Measured) -> Verdict:
-    """A number without a value of no effect, so that there is no direction to see."""
-    if _agrees(published, measured, 0.0):
+def _nearly(published: float, measured: Measured) -> Verdict:
+    if _agrees(published, measured, None):
         return "reproduced"
     return "not judged" if _holds(published, measured) else "no"
 
 
-def equal(published: float, measured: Measured) -> Verdict:
-    """The number is the published one and no other; where the interval holds others as well, chance may decide."""
+def _equal(published: float, measured: Measured) -> Verdict:
     low, high = _ends(measured)
     if low is None or high is None or not low - 1e-9 <= published <= high + 1e-9:
         return "no"
     return "reproduced" if high - low <= 1e-9 else "not judged"
 
 
+# A number without a value of no effect, so that there is no direction to see.
+nearly = Rule(_nearly, Kind.NUMBER)
+# The number is the published one and no other; where the interval holds others as well, chance may decide.
+equal = Rule(_equal, Kind.NUMBER)
+in_place = Rule(_equal, Kind.ORDER)
+
+
 def on_that_side(of: float) -> Rule:
     """An effect: the interval excludes `of`, the value of no effect, on the published side."""
 
     def rule(published: float, measured: Measured) -> Verdict:
-        if some_effect(of, more=published > of)(published, measured) == "no":
+        if _side(of, published > of, measured) == "no":
             return "not judged" if _holds(published, measured) else "no"
         return "reproduced" if _agrees(published, measured, of) else "direction"
 
-    return rule
+    return Rule(rule, Kind.EFFECT, of)
+
+
+def near(of: float) -> Rule:
+    """A published number close to `of`, the value of no effect: what is far from it does not hold, on whatever side."""
+
+    def rule(published: float, measured: Measured) -> Verdict:
+        found = _nearly(published, measured)
+        return on_that_side(of)(published, measured) if found == "reproduced" else found
+
+    return Rule(rule, Kind.EFFECT, of)
+
+
+def similar(of: float) -> Rule:
+    """ "Similar", without a number: the whole interval lies within a tenth of no difference."""
+
+    def rule(published: float, measured: Measured) -> Verdict:
+        low, high = _ends(measured)
+        if low is None or high is None or low > 1.1 * of or high < 0.9 * of:
+            return "no"
+        return "direction" if 0.9 * of <= low and high <= 1.1 * of else "not judged"
+
+    return Rule(rule, Kind.DIRECTION, of)
 
 
 def some_effect(of: float, more: bool = True) -> Rule:
     """An effect for which the paper gives no number, or none that we can read: direction is all there is to see."""
-
-    def rule(published: float, measured: Measured) -> Verdict:
-        low, high = _ends(measured)
-        if low is None or high is None:
-            return "no"
-        return "direction" if (low > of if more else high < of) else "no"
-
-    return rule
+    return Rule(lambda published, measured: _side(of, more, measured), Kind.DIRECTION, of)
 
 
 def bounded(of: float) -> Rule:
     """An effect of which only a bound or a range is published ("up to", "at least", "from ... to"): it has no size that
     could be reproduced, so it is a direction at best."""
-
-    def rule(published: float, measured: Measured) -> Verdict:
-        found = on_that_side(of)(published, measured)
-        return "direction" if found == "reproduced" else found  # type: ignore[return-value]
-
-    return rule
+    return Rule(on_that_side(of).judge, Kind.DIRECTION, of)
 
 
 def no_more(times: float = 1.0) -> Rule:
     """A bound from above, perhaps with some tolerance: it has no size either."""
-    return lambda published, measured: (
-        "direction" if measured.value is not None and measured.value <= times * published else "no"
+    return Rule(
+        lambda published, measured: (
+            "direction" if measured.value is not None and measured.value <= times * published else "no"
+        ),
+        Kind.DIRECTION,
     )
 
 
-def graded(direction: Callable[[float, Measured], bool]) -> Rule:
+def graded(direction: Callable[[float, Measured], bool], of: float | None = None) -> Rule:
     """The published number, or what the claim itself says is enough for its direction."""
 
     def rule(published: float, measured: Measured) -> Verdict:
-        found = nearly(published, measured)
-        return "direction" if found != "reproduced" and direction(published, measured) else found
+        found = _nearly(published, measured) if of is None else on_that_side(of)(published, measured)
+        if found == "reproduced":
+            return found
+        return "direction" if direction(published, measured) else "not judged" if found == "not judged" else "no"
 
-    return rule
+    return Rule(rule, Kind.NUMBER if of is None else Kind.EFFECT, of)
+
+
+def _side(of: float, more: bool, measured: Measured) -> Verdict:
+    low, high = _ends(measured)
+    if low is None or high is None:
+        return "no"
+    return "direction" if (low > of if more else high < of) else "no"
 
 
 def _ends(measured: Measured) -> tuple[float | None, float | None]:
@@ -207,20 +257,21 @@ def _holds(published: float, measured: Measured) -> bool:
     return low is not None and high is not None and low <= published <= high
 
 
-def _agrees(published: float, measured: Measured, of: float) -> bool:
+def _agrees(published: float, measured: Measured, of: float | None) -> bool:
     """Whether the published number lies in the interval, or within a tenth of the mean where the interval is narrower
     than that.
 
     An interval that is wider than the published effect (the distance from `of` to the published number) would hold
-    nearly anything, so what lies in it proves nothing.
+    nearly anything, so what lies in it proves nothing. Nor does a tenth that reaches no effect.
     """
     low, high = _ends(measured)
     if measured.value is None or low is None or high is None:
         return False
     tenth = 0.1 * abs(measured.value) + 1e-12
-    if abs(measured.value - published) <= tenth and high - low <= 2.0 * tenth:
+    telling = of is None or abs(measured.value - of) > tenth
+    if telling and abs(measured.value - published) <= tenth and high - low <= 2.0 * tenth:
         return True
-    return low <= published <= high and high - low <= abs(published - of)
+    return low <= published <= high and high - low <= abs(published - (of or 0.0))
 
 
 def test(
@@ -286,8 +337,8 @@ def chosen(request: Request, checks: Mapping[str, Check] | Mapping[str, LabCheck
     """Claims asked for; all, if none are named, but for slow ones when quick."""
     for name in request.claims:
         if name not in checks:
-            like = near(name, get_close_matches(name, checks), "--list shows all")
-            raise InputError(f"reproduce: there is no claim {name or repr(name)}{like}")
+            hint = like(name, get_close_matches(name, checks), "--list shows all")
+            raise InputError(f"reproduce: there is no claim {name or repr(name)}{hint}")
     if request.claims:
         return [name for name in checks if name in request.claims], []
     late = [name for name, check in checks.items() if check.slow and request.quick]
@@ -323,11 +374,28 @@ def judge(
 ) -> Claim:  # fmt: skip
     """The claim, with the command that checks it alone."""
     seeds = seeds if check.seeded else ()
-    found = check.rule(math.nan if check.published is None else check.published, measured)
-    verdict: Verdict = found if isinstance(found, str) else "reproduced" if found else "no"
-    if 0 < len(seeds) < FEWEST_SEEDS:
-        verdict = "not judged"
+    kind = check.kind or check.rule.kind
     return Claim(
-        name, check.what, check.published, measured.value, measured.ci95, check.unit, verdict, scenario, command,
-        tuple(seeds), check.released, cross_traffic,
+        name, check.what, check.published, measured.value, measured.ci95, check.unit,
+        verdict_of(check, measured, len(seeds)), scenario, command, tuple(seeds), check.released, cross_traffic, kind,
+        check.headline,
     )  # fmt: skip
+
+
+def verdict_of(check: Check | LabCheck[Lab], measured: Measured, seeds: int) -> Verdict:
+    """What the rule says, as far as the kind of claim and the number of seeds let it (0: no chance has a part)."""
+    kind = check.kind or check.rule.kind
+    if kind in NO_CLAIM:
+        return NO_CLAIM[kind]
+    if 0 < seeds < FEWEST_SEEDS:
+        return "not judged"
+    found = check.rule(check.published, measured)
+    bounded = kind in (Kind.DIRECTION, Kind.OWN)
+    return "direction" if found == "reproduced" and bounded else found
+
+
+def headed(paper: str, checks: Mapping[str, AnyCheck]) -> dict[str, AnyCheck]:
+    """Checks, with its words on each that the paper puts first."""
+    known = headlines(paper)
+    words = known.words if known else {}
+    return {name: replace(check, headline=words.get(name, "")) for name, check in checks.items()}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
 from weft.results.compare import flat_metrics, mean_and_interval
@@ -20,9 +23,28 @@ Interval = tuple[float | None, float | None]
 # within a tenth of the mean where the interval is narrower. direction: there is an effect on the published side, of
 # another size or of one that is not published. not judged: fewer than three seeds, an interval that holds what was
 # published and is too wide to tell, or a bound that a few random states keep.
-Verdict = Literal["reproduced", "direction", "no", "not judged"]
+Verdict = Literal["reproduced", "direction", "no", "not judged", "input", "fitted", "by construction", "control"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "direction", "no", "not judged")
 
+
+class Kind(StrEnum):
+    """What a claim is, which says how far it can hold and where it counts."""
+
+    NUMBER = "number"  # published, without a value of no effect
+    EFFECT = "effect"  # published, with a value of no effect
+    ORDER = "order"  # of methods, or the place of one of them
+    DIRECTION = "direction"  # a bound, a range, or words: no size that could be reproduced
+    OWN = "own research"  # nobody published it; counted apart
+    # The rest is no claim. Its verdict is the word itself, and it is counted nowhere.
+    INPUT = "input"  # the run was told
+    FITTED = "fitted"  # a constant was chosen on this row
+    CONSTRUCTION = "by construction"
+    CONTROL = "control"
+
+
+NO_CLAIM: Mapping[Kind, Verdict] = {
+    Kind.INPUT: "input", Kind.FITTED: "fitted", Kind.CONSTRUCTION: "by construction", Kind.CONTROL: "control",
+}  # fmt: skip
 
 Found = Literal["measured", "in part", "open"]
 
@@ -89,6 +111,8 @@ class Claim:
     released: tuple[float, float] | None = None  # by the authors' own simulator: as released, and repaired
     # By how many percent the goodput of cross traffic changes: while jobs run, and by the end of both runs.
     cross_traffic: tuple[Measured, Measured] | None = None
+    kind: Kind = Kind.NUMBER
+    headline: str = ""  # what the paper itself puts first, in a few words
 
     @property
     def holds(self) -> bool:
@@ -98,9 +122,10 @@ class Claim:
     def to_dict(self) -> dict[str, Any]:
         """One entry of the JSON."""
         return {
-            "id": self.id, "what": self.what, "published": self.published, "measured": self.measured,
-            "ci95": list(self.ci95), "unit": self.unit, "verdict": self.verdict, "holds": self.holds,
-            "scenario": self.scenario, "command": self.command, "seeds": list(self.seeds),
+            "id": self.id, "kind": str(self.kind), "headline": self.headline or None, "what": self.what,
+            "published": self.published, "measured": self.measured, "ci95": list(self.ci95), "unit": self.unit,
+            "verdict": self.verdict, "holds": self.holds, "scenario": self.scenario, "command": self.command,
+            "seeds": list(self.seeds),
             "released": self.released and dict(zip(("as_released", "repaired"), self.released, strict=True)),
             "cross_traffic_percent": self.cross_traffic and {
                 when: {"mean": found.value, "ci95": list(found.ci95)}
@@ -128,9 +153,38 @@ class Reproduction:
 
     @property
     def counts(self) -> str:
-        """How many claims have which verdict, in words."""
-        each = [f"{sum(c.verdict == word for c in self.claims)} {word}" for word in VERDICTS]
-        return f"{sum(c.holds for c in self.claims)} of {len(self.claims)} claims hold: {', '.join(each)}"
+        """How many of the paper's claims have which verdict, in words; what is no claim of the paper's is apart."""
+        mine = self.published
+        each = ", ".join(f"{sum(c.verdict == word for c in mine)} {word}" for word in VERDICTS)
+        own = [c for c in self.claims if c.kind is Kind.OWN]
+        words = [f"{sum(c.holds for c in mine)} of {len(mine)} claims hold: {each}"] if mine or not own else []
+        words += [f"{sum(c.holds for c in own)} of {len(own)} claims of our own hold"] if own else []
+        counts = {word: sum(c.kind is kind for c in self.claims) for kind, word in NO_CLAIM.items()}
+        apart = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        words += [f"counted nowhere: {apart}"] if apart else []
+        return "; ".join(words)
+
+    @property
+    def published(self) -> list[Claim]:
+        """The paper's own claims, which are counted."""
+        return [c for c in self.claims if c.kind is not Kind.OWN and c.kind not in NO_CLAIM]
+
+    @property
+    def sentence(self) -> str:
+        """What came out, in one sentence; how many claims hold, of what has no headlines or none of them was run."""
+        from weft_evidence.headlines import headlines
+
+        known = headlines(self.paper)
+        return known.sentence(list(self.claims)) if known and self.headlines else f"{self.counts}."
+
+    @property
+    def headlines(self) -> list[Claim]:
+        """What the paper puts first, in the order of headlines.toml."""
+        from weft_evidence.headlines import headlines
+
+        known = headlines(self.paper)
+        order = {words: i for i, words in enumerate(known.words.values())} if known else {}
+        return sorted((c for c in self.claims if c.headline), key=lambda c: order.get(c.headline, 0))
 
     def with_causes(self) -> list[tuple[Claim, Cause | None]]:
         """All claims, those that fail with their cause."""
@@ -142,10 +196,18 @@ class Reproduction:
         """What `weft reproduce --json` prints."""
         return {
             "paper": self.paper,
-            "verdicts": {word: sum(c.verdict == word for c in self.claims) for word in VERDICTS},
+            "sentence": self.sentence,
+            "verdicts": {word: sum(c.verdict == word for c in self.published) for word in VERDICTS},
+            "own": {word: sum(c.verdict == word for c in self.claims if c.kind is Kind.OWN) for word in VERDICTS},
             "claims": [c.to_dict() | {"cause": why and why.to_dict()} for c, why in self.with_causes()],
             "notes": list(self.notes),
         }
+
+
+def published(paper: str) -> dict[str, dict[str, Any]]:
+    """What a paper prints, from published.toml of its package: each table names its source."""
+    text = (files(f"weft_evidence.{paper}") / "published.toml").read_text("utf-8")
+    return {name: {k: v for k, v in row.items() if k != "source"} for name, row in tomllib.loads(text).items()}
 
 
 class Runs:

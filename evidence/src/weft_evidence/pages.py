@@ -1,12 +1,20 @@
-"""What experiments write into the pages of papers: the claims as they were measured, numbers, figures."""
+"""What experiments write into the pages of papers: the claims as they were measured, numbers, figures.
+
+`python -m weft_evidence.pages` brings recorded verdicts and generated parts of pages up to date."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from weft_evidence import claims_of, papers
+from weft_evidence.checks import FEWEST_SEEDS, judge, verdict_of
+from weft_evidence.claims import Measured, Reproduction
+from weft_evidence.headlines import cells, headlines
 
 if TYPE_CHECKING:
     from weft_evidence.claims import Claim
@@ -23,11 +31,88 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
+KEPT = ("id", "published", "measured", "ci95", "unit", "verdict", "holds", "released")
+
+
+def folder_of(paper: str) -> Path:
+    """Where the records of a paper's page lie."""
+    return ROOT / "docs" / "papers" / ("flow-scheduling" if paper == "flows" else paper)
+
+
+def recorded(paper: str) -> list[dict[str, Any]]:
+    """The claims as the whole reproduction measured them."""
+    rows: list[dict[str, Any]] = json.loads((folder_of(paper) / "claims.json").read_text(encoding="utf-8"))
+    return rows
+
+
+def judged(paper: str, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Recorded claims with what the paper gives and the rules say now; nothing is run."""
+    checks, found = claims_of(paper), []
+    for row in rows:
+        check = checks[row["id"]]
+        measured = Measured(row.get("measured"), (row["ci95"][0], row["ci95"][1]))
+        verdict = verdict_of(check, measured, FEWEST_SEEDS)
+        holds = verdict in ("reproduced", "direction")
+        found.append({**row, "published": check.published, "verdict": verdict, "holds": holds})
+    return found
+
+
+def as_reproduction(paper: str) -> Reproduction:
+    """The recorded claims as if they had just been measured."""
+    checks, claims = claims_of(paper), []
+    for row in recorded(paper):
+        check = checks[row["id"]]
+        command = f"weft reproduce {paper} --claim {row['id']}"
+        measured = Measured(row.get("measured"), (row["ci95"][0], row["ci95"][1]))
+        claims.append(judge(row["id"], check, measured, paper, command, range(FEWEST_SEEDS)))
+    return Reproduction(paper, tuple(claims))
+
+
+def blocks(paper: str) -> dict[str, str]:
+    """What stands on pages between <!-- NAME --> and <!-- /NAME -->."""
+    found = as_reproduction(paper)
+    causes = (
+        {claim.headline: known.causes[claim.id] for claim in found.headlines} if (known := headlines(paper)) else {}
+    )
+    lines = [
+        "| headline claim | published | simulated | 95 % interval | verdict | cause |",
+        "|---|---:|---:|---|---|---|",
+    ]
+    for claim in found.headlines:
+        lines.append(
+            "| " + " | ".join((*cells(claim), "" if claim.verdict == "reproduced" else causes[claim.headline])) + " |"
+        )
+    return {
+        f"counts {paper}": f"{found.counts}.",
+        f"sentence {paper}": f"**{found.sentence}**",
+        f"headlines {paper}": "\n".join(lines),
+    }
+
+
+def filled(text: str) -> str:
+    """A page with its blocks as the records say."""
+    for paper in sorted(set(papers()) - {"weft"}):
+        for name, block in blocks(paper).items():
+            if f"<!-- {name} -->" in text:
+                between = re.compile(f"<!-- {name} -->\n.*?<!-- /{name} -->", re.DOTALL)
+                text = between.sub(lambda _, new=f"<!-- {name} -->\n{block}\n<!-- /{name} -->": new, text)  # type: ignore[misc]
+    return text
+
+
+def pages() -> list[Path]:
+    """The pages that have such blocks."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [page for page in found if "<!-- /" in page.read_text(encoding="utf-8")]
+
+
 def write_claims(claims: Iterable[Claim], folder: Path) -> None:
     """What a whole reproduction measured, beside its page: a line for each claim."""
-    kept = ("id", "published", "measured", "ci95", "unit", "verdict", "holds", "released")
-    found = [{k: claim.to_dict()[k] for k in kept if k in claim.to_dict()} for claim in claims]
-    rows = [rounded({k: v for k, v in row.items() if v is not None or k == "published"}) for row in found]
+    write_rows([{k: v for k, v in claim.to_dict().items() if k in KEPT} for claim in claims], folder)
+
+
+def write_rows(found: Iterable[Mapping[str, Any]], folder: Path) -> None:
+    """The same, of rows."""
+    rows = [rounded({k: row[k] for k in KEPT if row.get(k) is not None or k == "published"}) for row in found]
     text = ",\n".join(f" {json.dumps(row)}" for row in rows)
     (folder / "claims.json").write_text(f"[\n{text}\n]\n", encoding="utf-8")
 
@@ -38,3 +123,16 @@ def save_figure(figure: Any, path: Path) -> None:
     with rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
         figure.savefig(path, format="svg", facecolor="white", metadata={"Date": None, "Creator": None})
     print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)
+
+
+def main() -> None:
+    """Judge the recorded claims of papers (all, if none are named) by the rules as they are now, and fill in the
+    pages; nothing is run."""
+    for paper in sys.argv[1:] or sorted(set(papers()) - {"weft"}):
+        write_rows(judged(paper, recorded(paper)), folder_of(paper))
+    for page in pages():
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

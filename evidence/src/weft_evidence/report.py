@@ -17,6 +17,8 @@ from weft.results.pictures.style import DASHES, PALETTE, house_style, legend_bel
 from weft_evidence import title_of
 from weft_evidence.causes import why_claims_fail
 from weft_evidence.claims import Claim, Reproduction, Verdict
+from weft_evidence.headlines import COLUMNS
+from weft_evidence.headlines import cells as headline_cells
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +73,7 @@ def _cdf(axes: Axes, values: npt.NDArray[np.float64], name: str, style: Mapping[
     axes.plot(np.quantile(values, q), q, label=name, linewidth=1.5, **style)  # type: ignore[arg-type]
 
 
-_STYLES: dict[Verdict, str] = {"reproduced": "green", "direction": "yellow", "no": "red", "not judged": "dim"}
+_STYLES: dict[Verdict, str] = {"reproduced": "green", "direction": "yellow", "no": "red"}  # the rest is dim
 WHY = (
     "Why claims fail in the whole run, as far as experiments have shown. The numbers are those behind the verdicts; "
     "docs/papers has the experiments. A run with --quick can also fail because it is short."
@@ -97,9 +99,9 @@ def claims_table(result: Reproduction) -> Table:
             overflow="fold",
             no_wrap=title == TITLES[0],
         )
-    for claim, row in zip(result.claims, _rows(result), strict=True):
-        name, *cells, verdict = row
-        table.add_row(_folded(name), *cells, Text(verdict, style=_STYLES[claim.verdict]))
+    for claim, cells_of in zip(result.claims, _rows(result), strict=True):
+        name, *cells, verdict = cells_of
+        table.add_row(_folded(name), *cells, Text(verdict, style=_STYLES.get(claim.verdict, "dim")))
     return table
 
 
@@ -113,15 +115,42 @@ def _folded(name: str) -> str:
     return "\n".join(lines)
 
 
+def headline_table(result: Reproduction) -> Table:
+    """The headline claims, a line each, for a terminal of 80 columns."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for i, title in enumerate(COLUMNS):
+        table.add_column(title, justify="right" if 0 < i < 4 else "left", header_style="bold", no_wrap=True)
+    for claim in result.headlines:
+        *cells, verdict = headline_cells(claim)
+        table.add_row(*cells, Text(verdict, style=_STYLES.get(claim.verdict, "dim")))
+    return table
+
+
+def headline_text(result: Reproduction) -> Group:
+    """A sentence and the headline claims; what else there is."""
+    from rich.console import Group
+    from rich.text import Text
+
+    more = len(result.claims) - len(result.headlines)
+    below = [f"{more} more claims, why claims fail, and notes: --all"] if more else []
+    below = [*(note for note in result.notes if note.startswith("quick: ")), *below]
+    return Group(Text(result.sentence), Text(""), headline_table(result), *(Text(f"\n{line}") for line in below))
+
+
 def claims_text(result: Reproduction) -> Group:
     """Claims for the terminal, how many have which verdict, why claims fail, and notes."""
     from rich.console import Group
     from rich.text import Text
 
+    first = (Text(result.sentence), Text(""), headline_table(result), Text(""))
+    above = first if result.headlines else ()
     below = [Text(line) for line in (result.counts, *result.notes)]
     if why := why_claims_fail(result):
         below.insert(1, Text("\n".join((WHY, *(f"{i}. {words}" for i, words in enumerate(why, 1))))))
-    return Group(claims_table(result), *(part for text in below for part in ("", text)))
+    return Group(*above, claims_table(result), *(part for text in below for part in ("", text)))
 
 
 def write(path: Path, result: Reproduction, command: str = "") -> None:
@@ -136,16 +165,20 @@ def render(result: Reproduction, command: str = "") -> str:
 
     title = title_of(result.paper)
     head = f'<header><p class="brand">weft</p><h1>{escape(title)}</h1><p>claims, published and measured</p></header>'
-    rows = [[escape(cell) for cell in row] for row in _rows(result)]
+    rows = [[escape(cell) for cell in cells] for cells in _rows(result)]
     notes, why = (
         "".join(f"<li>{escape(line)}</li>" for line in each) for each in (result.notes, why_claims_fail(result))
     )
     whys = f'<section class="card notes"><p>{escape(WHY)}</p><ol>{why}</ol></section>' if why else ""
     pictures = "".join(picture_card(one.draw(), f"p{i}", one.caption) for i, one in enumerate(result.pictures))
     commands = "\n".join(dict.fromkeys(claim.command for claim in result.claims))
-    head += verdict_card(f"{result.counts}.")
+    head += verdict_card(result.sentence)
+    if result.headlines:
+        first = [[escape(cell) for cell in headline_cells(claim)] for claim in result.headlines]
+        head += f'<section class="card">{plain_table(COLUMNS, first, "numbers")}</section><h2>All claims</h2>'
     body = (
-        f'{head}<section class="card">{plain_table(_titles(result), rows, "numbers")}</section>{whys}'
+        f'{head}<section class="card"><p>{escape(result.counts)}.</p>'
+        f"{plain_table(_titles(result), rows, 'numbers')}</section>{whys}"
         f'<section class="card notes"><ul>{notes}</ul></section>{pictures}'
         f"{what_was_run(command, more=folded('Each claim alone', commands))}"
     )

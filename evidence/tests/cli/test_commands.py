@@ -47,7 +47,7 @@ def test_options_that_real_runs_do_not_have_are_refused(option: str, capsys: pyt
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "ada-srsf", "--claim", CLAIM, *ONE, "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert set(result) == {"paper", "verdicts", "claims", "notes"}
+    assert set(result) == {"paper", "sentence", "verdicts", "own", "claims", "notes"}
     (claim,) = result["claims"]
     assert claim["id"] == CLAIM
     assert claim["ci95"] == [None, None]

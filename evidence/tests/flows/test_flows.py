@@ -1,6 +1,5 @@
 import json
 import re
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -185,13 +184,6 @@ def test_the_page_has_what_the_whole_run_measured(claim: dict[str, Any]) -> None
     ours, known = label(claim["id"]) == "beyond", low is not None and claim["unit"] == "%"
     said = [text for text, verdict in about(claim["id"]) if ours or verdict.startswith(claim["verdict"])]
     assert any(f"{value:.1f} [{low:.1f}, {high:.1f}]" in text if known else has(text, value) for text in said)
-
-
-def test_the_page_counts_its_verdicts() -> None:
-    count = Counter(claim["verdict"] for claim in MEASURED)
-    words = ", ".join(f"{count[verdict]} {verdict}" for verdict in ("reproduced", "direction", "no", "not judged"))
-    hold = count["reproduced"] + count["direction"]
-    assert f"Of the {len(MEASURED)} claims **{hold} hold: {words}**" in PAGE.read_text(encoding="utf-8")
 
 
 def test_claims_and_changes_are_those_of_the_code() -> None:

@@ -1,7 +1,6 @@
 """The placers and tables with which docs/papers/titan.md varies what the paper does not state."""
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -253,14 +252,11 @@ def test_acme_is_read_where_it_is_there_and_labelled_synthetic_where_not(
 
 
 def test_the_page_has_a_verdict_of_every_claim() -> None:
-    """docs/papers/titan/claims.json was written with the claims as they are now, and the page counts its verdicts."""
+    """docs/papers/titan/claims.json was written with the claims as they are now."""
     page = Path(__file__).parents[3] / "docs" / "papers" / "titan.md"
     recorded = json.loads((page.parent / page.stem / "claims.json").read_text(encoding="utf-8"))
     published = {name: check.published for name, check in claims_of("titan").items()}
     assert {claim["id"]: claim["published"] for claim in recorded} == pytest.approx(published, rel=1e-4)
-    count = Counter(claim["verdict"] for claim in recorded)
-    words = ", ".join(f"{count[verdict]} {verdict}" for verdict in ("reproduced", "direction", "no", "not judged"))
-    assert f"**{count['reproduced'] + count['direction']} hold: {words}**" in page.read_text(encoding="utf-8")
 
 
 def test_placers_of_the_controls() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from weft.model.reason import Reason, Why, because, code_of, teach
 
-CANCELLED: Final = frozenset({"live.cancelled", "live.cancelled-waiting", "slurm.cancelled", "slurm.vanished"})
+CANCELLED: Final = frozenset(
+    {"live.cancelled", "live.cancelled-waiting", "slurm.cancelled", "slurm.shrunk", "slurm.vanished"}
+)
 OVER: Final = CANCELLED | {"live.failed", "live.no-profile"}  # they say themselves that the job is over
 AGAIN: Final = {"live.again": "own", "live.anew": "others"}  # whose fault it was that a job is started again
 
@@ -55,6 +57,9 @@ WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
         "lost: Slurm no longer knows how it ended; it had reported "
         + (f"{of['step']} of {of['of']} iterations" if of["step"] >= 0 else "nothing")
     ),
+    "slurm.shrunk": lambda of: (
+        f"left to Slurm: nodes were taken from it, and it runs on, on {','.join(of['nodes'])}, until it ends"
+    ),
     "slurm.unasked": "ran to its end, though weft had not started it",
     "slurm.set-aside": "set aside after {starts} starts that Slurm refused: {how}",
     # why it cannot be started
@@ -78,7 +83,7 @@ WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
     "slurm.node-state": "{state}",
     "slurm.node-unknown": "not known to Slurm any more",
     "slurm.node-gpus": "has {gpus} GPUs now",
-    "slurm.stranger": "job {job}, which weft did not start, has GPUs of it",
+    "slurm.stranger": lambda of: f"job {', '.join(of['jobs'])}, which weft did not start, has GPUs of it",
     "live.node-was-down": "as it was",
     # what is learned
     "live.silent": "it reports no progress, so it is not shifted",
@@ -104,6 +109,11 @@ def exited(status: int) -> Reason:
         return because("live.signal", name=signal.Signals(-status).name)
     except ValueError:
         return because("live.signal", name=f"signal {-status}")
+
+
+def strangers(whys: Iterable[Why]) -> set[str]:
+    """Jobs that keep servers from being used, by the reasons why these cannot be."""
+    return {job for why in whys if isinstance(why, Reason) and why.code == "slurm.stranger" for job in why["jobs"]}
 
 
 def status_of(why: Why) -> str:

@@ -15,6 +15,7 @@ import pytest
 
 from live.tests.agent.moments import wait
 from live.tests.agent.stand_in import connected, watched
+from weft import __version__
 from weft.errors import InputError
 from weft.network.topologies import Machine, leaf_spine
 from weft.stacks.registry import make
@@ -231,6 +232,24 @@ class Gone(Line):
 
     def ask(self, name: str, message: Message, timeout_s: float = 1.0) -> Message:
         raise LostError("gone", self.kind)
+
+
+class Older(SwitchService):
+    """As it was before it said which weft it is."""
+
+    def keeps(self, message: Message) -> Message:
+        return {name: told for name, told in super().keeps(message).items() if name != "version"}
+
+
+def test_a_switch_of_another_version_is_not_used_and_said_to_be_one() -> None:
+    links, found, said = links_of(CLUSTER), list[dict[str, list[int]]](), list[str]()
+    older, late = Older(links, "127.0.0.1:0", "secret"), set[str]()
+    keepers = Keepers([Near(older, late)], links, found.append, said.append)
+    for now in (100.0, 106.0):
+        keepers.look(now)
+    assert found == [{}]
+    assert f"the weft switch at {older.address} is weft 0.0, not {__version__}: install the same on both" in said
+    older.close()
 
 
 def test_who_keeps_what_is_found_out_and_what_is_wrong_for_five_seconds_is_said() -> None:

@@ -55,5 +55,6 @@ def test_what_dashboards_show_keeps_its_name() -> None:
         "weft_cycles_total": 1, "weft_starts_total": 1, "weft_preemptions_total": 0, "weft_failures_total": 0,
         "weft_finished_total": 0, "weft_withdrawn_total": 0, 'weft_jobs{status="waiting"}': 1,
         'weft_jobs{status="starting"}': 1, 'weft_jobs{status="running"}': 0, 'weft_jobs{status="stopping"}': 0,
-        "weft_gpus": 16, "weft_gpus_busy": 2, "weft_nodes_down": 0, "weft_look_age_seconds": 2.5,
+        "weft_gpus": 16, "weft_gpus_busy": 2, "weft_nodes_down": 0, "weft_strangers": 0,
+            "weft_look_age_seconds": 2.5,
     }  # fmt: skip

@@ -35,12 +35,17 @@ class Serving:
 
     def start(
         self, stack: str | Stack = "fifo-backfill[place=even:best-fit]", *, priority: str = "off", agents: str = "",
-        **more: Any,
+        strangers: str = "leave", **more: Any,
     ) -> Server:  # fmt: skip
         """A server, as `weft serve --world slurm` makes it; `agents` of nodes call there."""
         policies = resolve(stack) if isinstance(stack, str) else stack
         engine = PacedSlurmEngine(
-            self.box.slurm, poll_s=0.2, profile_folders=self.profiles, priority=priority, listen=agents
+            self.box.slurm,
+            poll_s=0.2,
+            profile_folders=self.profiles,
+            priority=priority,
+            listen=agents,
+            strangers=strangers,
         )
         self._open.append(Server(self.folder, self.cluster, policies, engine=engine, say=self.said.append, **more))
         return self._open[-1]

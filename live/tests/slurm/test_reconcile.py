@@ -116,6 +116,12 @@ def test_every_cell(kind: type[State]) -> None:
         assert seen(task(STATES[kind]), SAYS[says]) == (kind.__name__, (), "", N)
 
 
+def test_a_job_from_which_nodes_are_taken_while_it_runs_is_left_to_slurm() -> None:
+    assert seen(task(Runs(AT, 1.0)), replace(RUNNING, nodes=("n2",))) == ("Over", (What.OVER,), "slurm.shrunk", N)
+    assert seen(task(Runs(AT, 1.0)), replace(RUNNING, nodes=("n2", "n1"))) == ("Runs", (), "", N)
+    assert seen(task(Stops(AT, 1.0)), replace(RUNNING, nodes=("n2",))) == ("Stops", (), "", R), "it is stopped anyway"
+
+
 RECORDS = (
     *SAYS.values(), HELD, FAILED, LOST, GONE_BY, replace(DONE, state="TIMEOUT"), None,
     replace(PINNED, admin_comment=WAITS), replace(RELEASED, admin_comment=WAITS), replace(RUNNING, admin_comment=WAITS),

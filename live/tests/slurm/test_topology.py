@@ -146,7 +146,7 @@ def test_servers_that_nothing_can_be_placed_on() -> None:
         0: because("slurm.node-state", state="idle drain"),
         1: because("slurm.node-gpus", gpus=2),
         2: because("slurm.node-unknown"),
-        3: because("slurm.stranger", job="7"),
+        3: because("slurm.stranger", jobs=("7",)),
     }
 
 

@@ -27,7 +27,7 @@ from live.tests.slurm.serving import (
 from testkit.sandbox import Sandbox
 from weft.core.stack import Stack
 from weft.model.plan import Candidate, Gate, State
-from weft.model.reason import because, speak
+from weft.model.reason import speak
 from weft.model.view import ClusterView, JobStatus
 from weft.policies.interleave.base import Interleave, Pick
 from weft.policies.planners.base import Planner
@@ -310,21 +310,6 @@ def test_failures_are_started_again_as_often_as_the_job_says(serving: Serving) -
     rows = {row.id: (row.status, speak(row.why)) for row in server.ledger.jobs()}
     assert rows == {once: ("failed", "failed: exited with code 3"), twice: ("finished", "exited with code 0")}
     assert server.ledger.starts(twice) == 3
-
-
-def test_what_weft_did_not_start_is_left_alone(serving: Serving, box: Sandbox) -> None:
-    """A job that an administrator let pass has GPUs of n1: weft stays away from that node until it is over."""
-    stray = serving.sbatch(2, "sleep 600")
-    box.run("scontrol", "update", f"JobId={stray}", "ReqNodeList=n1")
-    box.run("scontrol", "release", stray)
-    box.wait(lambda: state(box, stray).startswith("RUNNING"))
-    server = serving.start()
-    job = serving.sbatch(8, "sleep 600")
-    serve_until(server, running(server, job))
-    assert state(box, job) == "RUNNING None n2"
-    assert server.world.down[0] == because("slurm.stranger", job=stray)
-    box.run("scancel", stray)
-    serve_until(server, lambda: not server.core.table.gpus.down)
 
 
 def test_jobs_that_make_no_sense_stay_held_and_are_explained(serving: Serving, box: Sandbox) -> None:

@@ -21,7 +21,7 @@ from weft.results.pictures import plots
 from weft.results.pictures.style import inline_svg
 from weft.results.run import RunResult
 from weft.results.series import busy_gpus, extent_s
-from weft.results.tables import comparison_grid, run_grid
+from weft.results.tables import bound_words, comparison_grid, run_grid
 from weft.results.words import DEFINITIONS, comparison_verdict, meanings, run_verdict, verdict_card
 
 _WIDE = ' class="wide"'
@@ -96,6 +96,7 @@ def _result(first: Sequence[RunResult], comparison: Mapping[str, Any] | None) ->
             else f"{over['note'][:1].upper()}{over['note'][1:]}. "
         )
         small += f"Ratios are formed at each seed, over {base} at the same seed."
+        small += f" {words[:1].upper()}{words[1:]}." if (words := bound_words(comparison)) else ""
         table = grid_table(comparison_grid(comparison))
         ratios = _figure(plots.ratio_intervals(comparison), "ratio")
         return (

@@ -131,7 +131,23 @@ def comparison_table(comparison: Mapping[str, Any]) -> Group:
     first = comparison["stacks"][0]["stack"]
     caption = Text(f"relative JCT: mean JCT over that of {first} at the same seed", style="dim")
     fewer = [_without(short, _LEAST_ASKED[: i + 1]) for i in range(len(_LEAST_ASKED))]
-    return Group(title, "", Fitting((_rich(short), _rich(_turned(grid)), *fewer, _blocks(grid))), "", caption)
+    table = Fitting((_rich(short), _rich(_turned(grid)), *fewer, _blocks(grid)))
+    bound = [Text(words, style="dim")] if (words := bound_words(comparison)) else []
+    return Group(title, "", table, "", caption, *bound)
+
+
+def bound_words(comparison: Mapping[str, Any]) -> str:
+    """How far each stack's mean completion time is above what no scheduler can go below."""
+    least = (comparison.get("bound") or {}).get("jct_mean_s")
+    if not least:
+        return ""
+    means = [(entry["stack"], entry["metrics"]["jct_mean_s"]["mean"]) for entry in comparison["stacks"]]
+    above = ", ".join(f"{stack} {100 * (mean / least - 1):.0f} %" for stack, mean in means if mean is not None)
+    return (
+        f"bound: no scheduler gets the mean JCT below {duration(least)}; at most above the best: {above}"
+        if above
+        else ""
+    )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weft_evidence.checks import Check, compared, equal, order, saving, test, times, value
+from weft_evidence.checks import Check, compared, equal, headed, order, saving, test, times, value
 from weft_evidence.claims import Measured, Picture, Reproduction, Request, Runs
 
 TITLE = "Communication contention aware scheduling of multiple deep learning training jobs (2020)"
@@ -210,6 +210,7 @@ CLAIMS |= {
     for name, check in CLAIMS.items()
     if name.startswith(("table-v.", "table-iv." if prefix == "16gb" else "table-iv.lwf-1."))
 }
+CLAIMS = headed(PAPER, CLAIMS)
 
 
 def reproduce(request: Request) -> Reproduction:

@@ -5,13 +5,26 @@ The readings are those of docs/papers/cassini.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from weft_evidence.checks import LabCheck, Rule, chosen, graded, judge, nearly, on_that_side, some_effect
-from weft_evidence.claims import Measured, Reproduction, Request, Runs
+from weft_evidence.cassini.scenarios import DLRM, EXPERIMENTS, JITTER
+from weft_evidence.checks import (
+    LabCheck,
+    Rule,
+    chosen,
+    graded,
+    headed,
+    judge,
+    nearly,
+    no_more,
+    on_that_side,
+    similar,
+    some_effect,
+)
+from weft_evidence.claims import Kind, Measured, Reproduction, Request, Runs, published
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -20,8 +33,6 @@ TITLE = "CASSINI: network-aware job scheduling in machine learning clusters (202
 
 PAPER = "cassini"
 SEEDS, QUICK_SEEDS = 5, 1
-JITTER = 0.01
-RESTART_S = 10.0  # what a job loses that is stopped and started elsewhere; a sweep is in docs/papers/cassini.md
 NO_MARKS = 1000.0  # a ratio of marks that stands for: none are left
 
 NOTES = (
@@ -30,59 +41,6 @@ NOTES = (
     "Table 2: snapshots 1 and 2 are fitted, 3 to 5 are predictions (docs/papers/cassini.md).",
     "ECN marks are a model on top of max-min sharing (weft/research/cassini/ecn.py), over the first tasks of each run.",
 )
-
-# Batches of the vision models are those at which computing takes as long as in Table 2 (VGG16 142 ms, VGG19 168 ms,
-# WideResNet101 152 ms; VGG11 and ResNet50 in proportion to their operations): the paper's 512 to 1,800 images are small
-# ones, the zoo's have 224 x 224. DLRM is the one whose parameters are those of Table 3.
-_VGG11, _VGG16, VGG19 = "vgg11[batch=104]", "vgg16[batch=46]", "vgg19[batch=104]"
-_RESNET50, _WIDE, _DLRM = "resnet50[batch=24]", "wide-resnet101[batch=40]", "dlrm-benchmark"
-_MODELS = [_VGG11, _VGG16, VGG19, _RESNET50, _WIDE, "bert-base", "roberta", "camembert", "xlm", "gpt1", "gpt2",
-           "gpt2-medium", _DLRM]  # fmt: skip
-_PARALLEL = [
-    "gpt1[parallel=hybrid]",
-    "gpt2-a[batch=24,parallel=hybrid]",
-    "gpt2-b[batch=70,parallel=hybrid]",
-    "gpt3-cassini[parallel=hybrid]",
-    _DLRM,
-]
-_SIZES = {str(n): 1 for n in range(1, 13)}
-_SPAN = [0.4, 1.5]  # batches per GPU stay about in the ranges of Table 3 when jobs are resized
-
-
-def _scenario(cluster: Mapping[str, Any], **workload: Any) -> dict[str, Any]:
-    usual = {"gpus": _SIZES, "elastic": [1, 12], "elastic_batch": _SPAN, "iterations": [200, 1000]}
-    return {
-        "cluster": dict(cluster),
-        "workload": {name: value for name, value in {**usual, **workload}.items() if value is not None},
-        "run": {"jitter": JITTER, "restart_s": RESTART_S},
-    }
-
-
-_TESTBED = {"topology": "cassini"}
-_LARGE = {**_TESTBED, "gpu_memory_gb": 1000}  # the paper's GPT jobs need more memory than a GPU has: no limit
-
-# experiment: scenario of sections 5.2 to 5.6
-EXPERIMENTS: dict[str, dict[str, Any]] = {
-    "figure-11": _scenario(_TESTBED, source="poisson", jobs=30, load=0.9, models=_MODELS),
-    "figure-12": _scenario(
-        _LARGE, source="poisson", jobs=16, load=0.9, models=_PARALLEL, gpus={"2": 1, "4": 1, "8": 1}, elastic=None
-    ),
-    "figure-13": _scenario(
-        _TESTBED, source="dynamic", jobs=12, present=8, arrive_s=60, gap_s=10, models=[*_MODELS, _DLRM, _RESNET50],
-        gpus={"3": 1, "4": 1, "5": 1, "6": 1}, shortest_s=120,
-    ),
-    "figure-14": _scenario(
-        _LARGE, source="dynamic", jobs=10, present=6, arrive_s=60, gap_s=10, models=_PARALLEL,
-        gpus={"2": 1, "4": 1, "8": 1}, elastic=None,
-    ),
-    "figure-16": _scenario(
-        {**_TESTBED, "servers": 6}, source="dynamic", jobs=8, present=4, arrive_s=60, gap_s=10,
-        models=["xlm", _RESNET50, _DLRM, _VGG16, "bert-base"], gpus={"3": 1}, elastic=None,
-    ),
-    "sweep": _scenario(
-        _TESTBED, source="poisson", jobs=30, load=0.9, models=[VGG19], gpus={"3": 1}, elastic=None, apps=True,
-    ),
-}  # fmt: skip
 
 
 @dataclass
@@ -158,7 +116,7 @@ _WORDS = {"racks": "fewest racks, no score, no shifts", "choice": "no shifts", "
 
 def _times(figure: str, stack: str, metric: str, published: float | None) -> dict[str, _Check]:
     """The claim, and its controls, which no verdict is given on."""
-    rule, slow = (some_effect(1.0), True) if published is None else (on_that_side(1.0), False)
+    rule, kind = (some_effect(1.0), Kind.OWN) if published is None else (on_that_side(1.0), None)
     key = f"iteration_{metric}_s"
 
     def measure(other: str) -> Callable[[_CassiniRuns], Measured]:
@@ -167,7 +125,11 @@ def _times(figure: str, stack: str, metric: str, published: float | None) -> dic
     what = f"{figure}: {metric} iteration time, {stack} over {stack}+cassini"
     if published is None:
         what += " (not in the paper)"
-    found = {f"{figure}.{stack}.{metric}": _Check(what, published, "x", measure("cassini"), rule, slow=slow)}
+    found = {
+        f"{figure}.{stack}.{metric}": _Check(
+            what, published, "x", measure("cassini"), rule, slow=published is None, kind=kind
+        )
+    }
     for name, other in CONTROLS.items():
         found[f"{figure}.{stack}.{metric}.{name}"] = _unjudged(
             f"{what}: control, {_WORDS[name]}", published, "x", measure(other)
@@ -191,26 +153,26 @@ def _costs(figure: str, stack: str) -> dict[str, _Check]:
 
     what = f"{figure}: restarts in a run, {stack}"
     found = {
-        f"{figure}.{stack}.restarts.plain": _unjudged(f"{what} alone (not in the paper)", 0.0, "", restarts(stack))
+        f"{figure}.{stack}.restarts.plain": _unjudged(f"{what} alone (not in the paper)", None, "", restarts(stack))
     }
     for name, other in {"": "cassini", **CONTROLS}.items():
         words, dot = (f": control, {_WORDS[name]}", f".{name}") if name else ("", "")
         found |= {
             f"{figure}.{stack}.jct{dot}": _unjudged(
-                f"{figure}: mean JCT, {stack} over {stack}+cassini (not in the paper){words}", 1.0, "x", jct(other)
+                f"{figure}: mean JCT, {stack} over {stack}+cassini (not in the paper){words}", None, "x", jct(other)
             ),
             f"{figure}.{stack}.restarts{dot}": _unjudged(
-                f"{what}+cassini (not in the paper){words}", 0.0, "", restarts(f"{stack}+{other}")
+                f"{what}+cassini (not in the paper){words}", None, "", restarts(f"{stack}+{other}")
             ),
         }
     return found
 
 
 def _unjudged(what: str, published: float | None, unit: str, measure: Callable[[_CassiniRuns], Measured]) -> _Check:
-    return _Check(what, published, unit, measure, lambda p, m: "not judged", slow=True)
+    return _Check(what, published, unit, measure, nearly, slow=True, kind=Kind.CONTROL)
 
 
-def _ecn(figure: str, stack: str, published: float, runs: str = "", model: str = "") -> _Check:
+def _ecn(figure: str, stack: str, published: float | None, runs: str = "", model: str = "") -> _Check:
     what = f"{figure}: ECN marks per iteration (an estimate), {stack} over {stack}+cassini"
     if model:
         what += f", {model}"
@@ -222,7 +184,7 @@ def _dlrm(stack: str) -> _Check:
     what = f"figure-13: mean iteration time of DLRM, {stack} over {stack}+cassini (no number published)"
     other = f"{stack}+cassini"
     return _Check(
-        what, None, "x", lambda lab: lab.of_model("figure-13", stack, other, _DLRM), some_effect(1.0), slow=True
+        what, None, "x", lambda lab: lab.of_model("figure-13", stack, other, DLRM), some_effect(1.0), slow=True
     )
 
 
@@ -236,8 +198,9 @@ def _beside(
 
 
 def _at_least(least: float) -> Rule:
-    known = graded(lambda published, measured: measured.value is not None and measured.value >= least)
-    return lambda published, measured: "not judged" if measured.value is None else known(published, measured)
+    """The published number, or at least so many times as much; without anything to divide nothing is said."""
+    known = graded(lambda published, measured: measured.value is not None and measured.value >= least, 1.0)
+    return replace(known, judge=lambda p, m: "not judged" if m.value is None else known.judge(p, m))
 
 
 def _snapshot_claims() -> dict[str, _Check]:
@@ -255,22 +218,22 @@ def _snapshot_claims() -> dict[str, _Check]:
         return lambda lab: Measured(played(SNAPSHOTS[number], True)["jobs"][name]["shift_ms"])
 
     for number, snapshot in SNAPSHOTS.items():
-        how = "fitted" if snapshot.fitted else "predicted"
+        how, kind = ("fitted", Kind.FITTED) if snapshot.fitted else ("predicted", None)
         key = f"table-2.snapshot-{number}"
         found[f"{key}.score"] = _Check(
-            f"snapshot {number} ({how}): score", snapshot.score, "", score(number), nearly, seeded=False
+            f"snapshot {number} ({how}): score", snapshot.score, "", score(number), nearly, seeded=False, kind=kind
         )
         for job in snapshot.jobs:
             slug = job.name.lower().replace("'", "-2")
             for word, value, shifted in (("themis", job.themis_ms, False), ("cassini", job.cassini_ms, True)):
                 what = f"snapshot {number} ({how}): communication time of {job.name}, {word}"
                 measure = comm(number, job.name, shifted)
-                found[f"{key}.{slug}.{word}"] = _Check(what, value, "ms", measure, nearly, seeded=False)
+                found[f"{key}.{slug}.{word}"] = _Check(what, value, "ms", measure, nearly, seeded=False, kind=kind)
         for job in snapshot.jobs[1:]:
             slug = job.name.lower().replace("'", "-2")
             what = f"snapshot {number} ({how}): time-shift of {job.name}"
             found[f"{key}.{slug}.shift"] = _Check(
-                what, job.shift_ms, "ms", shift(number, job.name), nearly, seeded=False
+                what, job.shift_ms, "ms", shift(number, job.name), nearly, seeded=False, kind=kind
             )
     return found
 
@@ -322,25 +285,16 @@ CLAIMS: dict[str, _Check] = {
         on_that_side(1.0), seeded=False,
     ),
     "figure-2.shift": _Check(
-        "Figure 2: time-shift (the period is read from it)", 120.0, "ms", _figure_2_shift, nearly, seeded=False
+        "Figure 2: time-shift (the period is read from it)", 120.0, "ms", _figure_2_shift, nearly, seeded=False,
+        kind=Kind.FITTED,
     ),
     **_snapshot_claims(),
     **{
         name: check
-        for figure, stack, metric, published in (
-            ("figure-11", "themis", "mean", 1.6), ("figure-11", "themis", "p99", 1.8),
-            ("figure-11", "pollux", "mean", 1.6), ("figure-11", "pollux", "p99", 1.8),
-            ("figure-12", "themis", "mean", 1.2), ("figure-12", "themis", "p99", 1.6),
-            ("figure-12", "pollux", "mean", None), ("figure-12", "pollux", "p99", None),
-            ("figure-13", "themis", "mean", 1.5), ("figure-13", "themis", "p99", 2.2),
-            ("figure-13", "pollux", "mean", 1.6), ("figure-13", "pollux", "p99", 2.5),
-            ("figure-14", "themis", "mean", 1.2), ("figure-14", "themis", "p99", 1.6),
-            ("figure-14", "pollux", "mean", 1.2), ("figure-14", "pollux", "p99", 1.6),
-            ("figure-16", "themis", "mean", 1.4), ("figure-16", "themis", "p99", 1.9),
-            ("sweep", "themis", "mean", None), ("sweep", "themis", "p99", None),
-            ("sweep", "pollux", "mean", None), ("sweep", "pollux", "p99", None),
-        )
-        for name, check in _times(figure, stack, metric, published).items()
+        for figure, stacks in published(PAPER).items()
+        for stack, numbers in stacks.items()
+        for metric in ("mean", "p99")
+        for name, check in _times(figure, stack, metric, numbers.get(metric)).items()
     },
     **{
         name: check
@@ -350,7 +304,7 @@ CLAIMS: dict[str, _Check] = {
     },
     **{
         f"{figure}.ideal.{metric}": _beside(
-            figure, "themis+cassini", "ideal", metric, 1.0, "similar in the paper", nearly
+            figure, "themis+cassini", "ideal", metric, None, "similar in the paper; no number", similar(1.0)
         )
         for figure in ("figure-11", "figure-13") for metric in ("mean", "p99")
     },
@@ -363,15 +317,15 @@ CLAIMS: dict[str, _Check] = {
     },
     "figure-13.themis.dlrm": _dlrm("themis"),
     "figure-13.pollux.dlrm": _dlrm("pollux"),
-    "figure-13.themis.ecn": _ecn("figure-13", "themis", 27.0, model=_DLRM),
-    "figure-13.pollux.ecn": _ecn("figure-13", "pollux", 33.0, model=_DLRM),
+    "figure-13.themis.ecn": _ecn("figure-13", "themis", 27.0, model=DLRM),
+    "figure-13.pollux.ecn": _ecn("figure-13", "pollux", 33.0, model=DLRM),
     "figure-14.themis.ecn": _ecn("figure-14", "themis", 29.0),
-    "figure-19.themis.ecn": _ecn("figure-19 (no number; runs of figure-11)", "themis", 2.0, runs="figure-11"),
-    "figure-19.pollux.ecn": _ecn("figure-19 (no number; runs of figure-11)", "pollux", 2.0, runs="figure-11"),
+    "figure-19.themis.ecn": _ecn("figure-19 (no number; runs of figure-11)", "themis", None, runs="figure-11"),
+    "figure-19.pollux.ecn": _ecn("figure-19 (no number; runs of figure-11)", "pollux", None, runs="figure-11"),
     **{
         f"figure-17.snapshot-{n}": _Check(
-            f"Figure 17: adjustments per minute and job, snapshot {n}, 1 % jitter (reproduced: fewer than 2)", 2.0,
-            "/min", _figure_17(n), lambda published, found: found.value is not None and found.value < published,
+            f"Figure 17: adjustments per minute and job, snapshot {n}, 1 % jitter (fewer than 2)", 2.0, "/min",
+            _figure_17(n), no_more(),
         )
         for n in (1, 2, 3)
     },
@@ -380,6 +334,7 @@ CLAIMS: dict[str, _Check] = {
         nearly, seeded=False,
     ),
 }  # fmt: skip
+CLAIMS = headed(PAPER, CLAIMS)
 
 
 def reproduce(request: Request) -> Reproduction:

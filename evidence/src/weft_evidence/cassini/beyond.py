@@ -149,7 +149,7 @@ def _equal_jobs(cluster: Any, jobs: int, workers: int) -> tuple[list[Any], Any]:
     from weft.sim import NetworkSpec, RunSpec
     from weft.sim.world import SimWorld
     from weft.workload import zoo
-    from weft_evidence.cassini import VGG19
+    from weft_evidence.cassini.scenarios import VGG19
 
     profile = zoo.profile(VGG19, workers, gpu="A100")
     equal = [Job(f"j{i}", 0.0, workers, 100, {workers: profile}, VGG19) for i in range(jobs)]
@@ -169,7 +169,7 @@ RULES = {
 def loop_rule(seeds: int = 5, workers: int | None = None) -> list[dict[str, Any]]:
     """Twelve equal jobs of two workers at random on the testbed: what the rule about loops costs, with its controls."""
     from weft import api
-    from weft_evidence.cassini import JITTER
+    from weft_evidence.cassini.scenarios import JITTER
     from weft_evidence.claims import Runs
 
     rows = []
@@ -191,7 +191,7 @@ def loop_rule(seeds: int = 5, workers: int | None = None) -> list[dict[str, Any]
 
 def settings(seeds: int = 5) -> list[dict[str, Any]]:
     """Figure 13 with restarts of 0 to 30 s, leases of 1 to 20 minutes, noise scales of 1 to 100 batches."""
-    from weft_evidence.cassini import EXPERIMENTS, RESTART_S
+    from weft_evidence.cassini.scenarios import EXPERIMENTS, RESTART_S
 
     cases = [(planner, restart) for planner in ("themis", "pollux") for restart in (0.0, RESTART_S, 30.0)]
     cases += [(f"themis:0.8,{60 * minutes}", RESTART_S) for minutes in (1, 3, 20)]
@@ -237,7 +237,7 @@ def _with(whole: str, control: str) -> str:
 
 def one_change(seeds: int = 5) -> list[dict[str, Any]]:
     """Figures 11 and 13 under Themis with one thing as it is not: running jobs stay; leases of a minute."""
-    from weft_evidence.cassini import EXPERIMENTS
+    from weft_evidence.cassini.scenarios import EXPERIMENTS
 
     rows = []
     for figure in ("figure-11", "figure-13"):
@@ -265,8 +265,8 @@ def why_not(seeds: int = 5) -> list[dict[str, Any]]:
     And the other way round: Figure 13 with sizes that fill racks. `meets` and `alone_mean` are those of the
     planner without CASSINI (see `contention_of`).
     """
-    from weft_evidence.cassini import EXPERIMENTS
     from weft_evidence.cassini.contention import contention_of
+    from weft_evidence.cassini.scenarios import EXPERIMENTS
 
     models = [model for model in EXPERIMENTS["figure-13"]["workload"]["models"] if not model.startswith("dlrm")]
     rows = []
@@ -286,8 +286,8 @@ def room_to_gain(seeds: int = 5) -> list[dict[str, Any]]:
 
     Figure 16, whose tail does not gain, also with CASSINI.
     """
-    from weft_evidence.cassini import EXPERIMENTS
     from weft_evidence.cassini.contention import contention
+    from weft_evidence.cassini.scenarios import EXPERIMENTS
 
     rows = []
     for figure, scenario in EXPERIMENTS.items():
@@ -303,7 +303,7 @@ def stays(seeds: int = 5) -> list[dict[str, Any]]:
     moves takes the ends of its leases along.
     """
     from weft import api
-    from weft_evidence.cassini import EXPERIMENTS
+    from weft_evidence.cassini.scenarios import EXPERIMENTS
 
     lengths = {"themis": 600.0} | {f"themis:0.8,{seconds}": float(seconds) for seconds in (60, 180, 1200)}
     usual = ("themis", "themis+cassini", "pollux", "pollux+cassini")

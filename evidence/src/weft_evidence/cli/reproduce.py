@@ -42,10 +42,15 @@ def reproduce(
         bool, typer.Option("--real", help="cassini, flows: on real TCP too (weft testbed; needs root); no verdicts.")
     ] = False,
     show: Annotated[bool, typer.Option("--list", help="List the claims and stop.")] = False,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="All claims, why claims fail, and notes; without it what the paper puts first."),
+    ] = False,
     fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Run a paper's experiments and set published and measured numbers side by side.
+    """Run a paper's experiments and set published and measured numbers side by side: one sentence, then the claims that
+    the paper puts first.
 
     Each claim has an interval over seeds and a verdict: reproduced (the published number), direction (an effect of
     another size), no, or not judged (too few seeds, or too wide an interval). docs/papers says how each paper was
@@ -60,7 +65,7 @@ def reproduce(
     from weft_evidence import reproduce as run
     from weft_evidence.checks import chosen
     from weft_evidence.claims import Request
-    from weft_evidence.report import claims_text, write
+    from weft_evidence.report import claims_text, headline_text, write
 
     if show:
         claims = claims_of(paper, quick)
@@ -81,9 +86,8 @@ def reproduce(
     refuse_unwritable(report)
     with kept(fresh, notice), using(executor), progress("reproducing") as on_progress:
         result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
-    deliver(
-        result.to_dict(), json, lambda _: claims_text(result), report, lambda path: write(path, result, command_line())
-    )
+    shown = headline_text if result.headlines and not (everything or claim) else claims_text
+    deliver(result.to_dict(), json, lambda _: shown(result), report, lambda path: write(path, result, command_line()))
 
 
 def _real(paper: str, quick: bool, json: bool, given: list[str]) -> None:

@@ -5,11 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from weft.policies.place.pattern import bytes_across, kind_of, pattern_of
-from weft_evidence.checks import LabCheck, Rule, chosen, equal, judge, nearly, on_that_side, place_of
-from weft_evidence.claims import Measured, Picture, Reproduction, Request, Verdict
+from weft_evidence.checks import (
+    LabCheck,
+    Rule,
+    chosen,
+    equal,
+    headed,
+    in_place,
+    judge,
+    near,
+    nearly,
+    on_that_side,
+    place_of,
+)
+from weft_evidence.claims import Kind, Measured, Reproduction, Request, Verdict, published
 from weft_evidence.titan.exact import BOUND, FORMS, Score, compare
+from weft_evidence.titan.figures import pictures
 from weft_evidence.titan.runs import (
     DEALT,
     FREE,
@@ -29,10 +43,7 @@ TITLE = "Non-idle machine-aware worker placement for efficient distributed train
 
 PAPER = "titan"
 STATES, QUICK_STATES = {False: 3000, True: 2500}, {False: 200, True: 60}  # random states; True: tight ones
-USED = {"titan": 174.0, "hived": 168.0, "elasticflow": 334.0, "tiresias": 207.0}
-FRAGMENTATION = {"titan": 11.7, "hived": 10.0, "elasticflow": 38.1, "tiresias": 19.4}
-OVERHEAD_GB = {"titan": 1.65, "tiresias": 2.78, "hived": 7.03}
-PROFIT = {"titan": 314.0, "elasticflow": 256.0, "tiresias": 71.0, "hived": 24.0}
+PUBLISHED = published(PAPER)
 
 NOTES = (
     "Means are over the arrivals of jobs, as the paper has them; claims named over-time have means over time.",
@@ -65,13 +76,29 @@ class _TitanRuns:
         return self.scores[tight][name]
 
 
-_Check = LabCheck[_TitanRuns]
+class Part(StrEnum):
+    """What a claim is checked on."""
+
+    EXAMPLE = "a worked example"
+    TESTBED = "the testbed"
+    TRACE = "a trace"
+    STATES = "random states, beside the exact solver"
+
+
+@dataclass(frozen=True)
+class _Check(LabCheck[_TitanRuns]):
+    part: Part = Part.EXAMPLE
+
+
 _Numbers = Mapping[str, Mapping[str, float]]  # at one seed, by placer and by the name of the number
 
 
-def _check(what: str, published: float, unit: str, measure: Callable[[_TitanRuns], float], rule: Rule) -> _Check:
+def _check(
+    what: str, published: float, unit: str, measure: Callable[[_TitanRuns], float], rule: Rule,
+    part: Part = Part.EXAMPLE, kind: Kind | None = None,
+) -> _Check:  # fmt: skip
     """A claim about one number: no seeds are compared. States for the exact solver are drawn, but each counts."""
-    return _Check(what, published, unit, lambda lab: Measured(measure(lab)), rule, seeded=False)
+    return _Check(what, published, unit, lambda lab: Measured(measure(lab)), rule, seeded=False, part=part, kind=kind)
 
 
 def _traced(
@@ -83,7 +110,7 @@ def _traced(
     def measure(lab: _TitanRuns) -> Measured:
         return Measured.over_seeds([of(numbers) for numbers in lab.traces.of(trace)], least)
 
-    return _Check(f"{trace.replace('-', ' ')}: {what}", published, unit, measure, rule)
+    return _Check(f"{trace.replace('-', ' ')}: {what}", published, unit, measure, rule, part=Part.TRACE)
 
 
 def _numbers(
@@ -145,8 +172,10 @@ def _places(claim: str, what: str, published: float, trace: str, metric: str) ->
 
     words = f"{trace.replace('-', ' ')}: {what}"
     return {
-        claim: _Check(words, published, "place", beside(DEALT), equal),
-        f"{claim}.{DEALT}": _Check(f"{words}, beside {DEALT}", published, "place", beside("elasticflow"), equal),
+        claim: _Check(words, published, "place", beside(DEALT), in_place, part=Part.TRACE),
+        f"{claim}.{DEALT}": _Check(
+            f"{words}, beside {DEALT}", published, "place", beside("elasticflow"), in_place, part=Part.TRACE
+        ),
     }
 
 
@@ -157,20 +186,20 @@ def _bed(
     def measure(lab: _TitanRuns) -> float:
         return of(on_testbed("titan", model, workers), on_testbed(over, model, workers))
 
-    return _check(what, published, unit, measure, on_that_side(side))
+    return _check(what, published, unit, measure, on_that_side(side), Part.TESTBED)
 
 
 def _near(
     claim: str, what: str, published: float, unit: str, model: str, workers: int,
-    of: Callable[[Testbed, Testbed], float],
+    of: Callable[[Testbed, Testbed], float], same: float,
 ) -> dict[str, _Check]:  # fmt: skip
-    """Titan on the testbed beside either ElasticFlow."""
+    """Titan on the testbed beside either ElasticFlow, to which it is close; `same` if there were no difference."""
 
     def measure(other: str) -> Callable[[_TitanRuns], float]:
         return lambda lab: of(on_testbed("titan", model, workers), on_testbed(other, model, workers))
 
     return {
-        f"{claim}-{name}": _check(f"{what} {name}", published, unit, measure(name), nearly)
+        f"{claim}-{name}": _check(f"{what} {name}", published, unit, measure(name), near(same), Part.TESTBED)
         for name in ("elasticflow", DEALT)
     }
 
@@ -213,6 +242,9 @@ def _at_least(published: float, measured: Measured) -> Verdict:
     return "direction" if measured.value is not None and measured.value >= published - 1e-9 else "no"
 
 
+_AT_LEAST = Rule(_at_least, Kind.DIRECTION)
+
+
 def _exact(name: str, tight: bool) -> dict[str, _Check]:
     slug = f"exact{'-tight' * tight}.{name.replace(':', '-')}"
     where = "tight states" if tight else "states"
@@ -220,14 +252,15 @@ def _exact(name: str, tight: bool) -> dict[str, _Check]:
         f"{slug}.bound-broken": _check(
             f"{name}: random {where} in which the bound of Theorems 4 and 5 does not hold", 0.0, "states",
             lambda lab: float(lab.score(name, tight).bound_broken), equal,
+            Part.STATES, Kind.DIRECTION,
         ),
         f"{slug}.idle-ratio": _check(
             f"{name}: the least C_max - idle machines over C_max - optimum, random {where} (1 - 1/e or more)",
-            100.0 * BOUND, "%", lambda lab: 100.0 * lab.score(name, tight).idle_ratio, _at_least,
+            100.0 * BOUND, "%", lambda lab: 100.0 * lab.score(name, tight).idle_ratio, _AT_LEAST, Part.STATES,
         ),
         f"{slug}.ratio": _check(
             f"{name}: the same for all machines, random {where} (1 - 1/e or more)",
-            100.0 * BOUND, "%", lambda lab: 100.0 * lab.score(name, tight).ratio, _at_least,
+            100.0 * BOUND, "%", lambda lab: 100.0 * lab.score(name, tight).ratio, _AT_LEAST, Part.STATES,
         ),
     }  # fmt: skip
 
@@ -239,32 +272,23 @@ def _times(a: Testbed, b: Testbed) -> float:
 def _means(prefix: str = "", when: str = ARRIVALS) -> dict[str, _Check]:
     """Exp#1 to #4, averages over arrivals or over time."""
     words = "" if when else " (mean over time)"
-    rates = {name: PROFIT["titan"] / PROFIT[name] for name in ("elasticflow", "tiresias", "hived")}
-    totals = {"elasticflow": 1.4121, "tiresias": 4.16, "hived": 66.0}
-    found = {
-        **_numbers("exp-1.used", f"mean used machines{words}", USED, "machines", "trace-1", f"used{when}"),
-        **_savings(
-            "exp-1", f"used machines{words}", {"elasticflow": 47.9, "tiresias": 15.9}, "trace-1", f"used{when}"
-        ),
-        **_numbers(
-            "exp-2.fragmentation", f"fragmentation rate{words}", FRAGMENTATION, "%", "trace-2", f"fragmentation{when}"
-        ),
-        **_savings(
-            "exp-2", f"fragmentation{words}", {"elasticflow": 69.3, "tiresias": 39.7}, "trace-2", f"fragmentation{when}"
-        ),
-        **_numbers(
-            "exp-3.overhead", f"bytes across machines{words}", OVERHEAD_GB, "GB", "trace-1", f"overhead_gb{when}"
-        ),
-        **_savings(
-            "exp-3", f"bytes across machines{words}", {"tiresias": 40.6, "hived": 76.4}, "trace-1", f"overhead_gb{when}"
-        ),
-        **_places(
-            "exp-3.place", f"Titan's place by bytes across machines, ElasticFlow first{words}", 2.0, "trace-1",
-            f"overhead_gb{when}",
-        ),
-        **_gains("exp-4.rate", f"profit rate{words}", rates, "trace-2", f"profit_rate{when}"),
-        **_gains("exp-4.total", f"total profit{words}", totals, "trace-1", f"total_profit{when}"),
-    }  # fmt: skip
+    profit = PUBLISHED["profit"]
+    rates = {name: profit["titan"] / profit[name] for name in ("elasticflow", "tiresias", "hived")}
+    found: dict[str, _Check] = {}
+    for claim, what, metric, unit, trace, key, less in (
+        ("exp-1", "used machines", "used", "machines", "trace-1", "used", "less_used"),
+        ("exp-2", "fragmentation", "fragmentation", "%", "trace-2", "fragmentation", "less_fragmentation"),
+        ("exp-3", "bytes across machines", "overhead_gb", "GB", "trace-1", "overhead", "less_overhead"),
+    ):
+        mean = {"used": "mean used machines", "fragmentation": "fragmentation rate"}.get(metric, what)
+        found |= _numbers(f"{claim}.{key}", f"{mean}{words}", PUBLISHED[metric], unit, trace, f"{metric}{when}")
+        found |= _savings(claim, f"{what}{words}", PUBLISHED[less], trace, f"{metric}{when}")
+    found |= _places(
+        "exp-3.place", f"Titan's place by bytes across machines, ElasticFlow first{words}", 2.0, "trace-1",
+        f"overhead_gb{when}",
+    )  # fmt: skip
+    found |= _gains("exp-4.rate", f"profit rate{words}", rates, "trace-2", f"profit_rate{when}")
+    found |= _gains("exp-4.total", f"total profit{words}", PUBLISHED["total"], "trace-1", f"total_profit{when}")
     return {f"{prefix}{name}": check for name, check in found.items()}
 
 
@@ -292,11 +316,11 @@ CLAIMS: dict[str, _Check] = {
             over,
             0.0,
         )
-        for over, value in _both({"elasticflow": 21.9, "tiresias": 22.0, "hived": 29.7}).items()
+        for over, value in _both(PUBLISHED["machine_hours"]).items()
     },
     **_near(
         "exp-6.near", "ResNet-50, 12 workers: throughput, Titan over", 99.3, "%", "resnet50", 12,
-        lambda a, b: 100.0 / _times(a, b),
+        lambda a, b: 100.0 / _times(a, b), 100.0,
     ),
     "exp-6.over-hived": _bed(
         "ResNet-50, 12 workers: throughput, Titan over HiveD", 4389 / 2610, "x", lambda a, b: 1.0 / _times(a, b),
@@ -304,7 +328,7 @@ CLAIMS: dict[str, _Check] = {
     ),
     **_near(
         "exp-7.near", "VGG-16, 8 workers: communication time, Titan over", 8.7 / 8.4, "x", "vgg16", 8,
-        lambda a, b: a.comm_s_per_epoch / b.comm_s_per_epoch,
+        lambda a, b: a.comm_s_per_epoch / b.comm_s_per_epoch, 1.0,
     ),
     "exp-7.under-hived": _bed(
         "VGG-16, 8 workers: communication time, HiveD over Titan", 12 / 8.7, "x", lambda a, b: b.comm_s / a.comm_s,
@@ -312,12 +336,13 @@ CLAIMS: dict[str, _Check] = {
     ),
     **_near(
         "figure-12.accuracy", "ResNet-50, 8 workers: time to an accuracy, Titan over", 3486 / 3147, "x", "resnet50", 8,
-        _times,
+        _times, 1.0,
     ),
 }  # fmt: skip
 for _tight in (False, True):
     for _form in FORMS:
         CLAIMS |= _exact(_form, _tight)
+CLAIMS = headed(PAPER, CLAIMS)
 
 
 def reproduce(request: Request) -> Reproduction:
@@ -329,7 +354,7 @@ def reproduce(request: Request) -> Reproduction:
         seeds = f"--seeds {len(lab.traces.seeds)} --seed {request.seed}"
         command = f"weft reproduce {PAPER} --claim {name} {seeds}{' --quick' * request.quick} --json"
         claim = judge(name, CLAIMS[name], CLAIMS[name].measure(lab), PAPER, command, lab.traces.seeds)
-        if name.startswith("exact") and claim.holds and request.quick:
+        if CLAIMS[name].part is Part.STATES and claim.holds and request.quick:
             claim = replace(claim, verdict="not judged")  # one state refutes a bound; a few that keep it show nothing
         claims.append(replace(claim, what=_labelled(claim.what)))
     quick = (
@@ -341,7 +366,8 @@ def reproduce(request: Request) -> Reproduction:
         else ()
     )
     notes = (_sources(), *NOTES, *quick, *_words(lab), *dict.fromkeys(lab.traces.notes))
-    return Reproduction(PAPER, tuple(claims), notes, _pictures(lab.traces, request))
+    testbed = any(CLAIMS[name].part is Part.TESTBED for name in names)
+    return Reproduction(PAPER, tuple(claims), notes, pictures(lab.traces, request, testbed, _labelled))
 
 
 def _sources() -> str:
@@ -374,21 +400,3 @@ def _words(lab: _TitanRuns) -> list[str]:
             f"bound broken in {s.bound_broken}."
         )
     return lines
-
-
-def _pictures(traces: Traces, request: Request) -> tuple[Picture, ...]:
-    from weft_evidence.titan.figures import curves, pareto, testbed
-    from weft_evidence.titan.runs import FEW_JOBS, SHOWN_JOBS, all_placers
-
-    axes = "used machines against bytes across machines"
-    shown = []
-    if any(name.startswith(("exp-5", "exp-6", "exp-7")) for name in chosen(request, CLAIMS)[0]):
-        shown.append(Picture("testbed: Figures 9 to 11", lambda: testbed(tuple(STACKS))))
-    for trace, runs in traces.done.items():
-        shown.append(Picture(_labelled(f"{trace}: Figures 2 to 7"), lambda runs=runs: curves(runs)))  # type: ignore[misc]
-        shown.append(Picture(_labelled(f"{trace}: {axes}"), lambda runs=runs: pareto(runs)))  # type: ignore[misc]
-    if traces.done:
-        for jobs, whom in ((SHOWN_JOBS, "placers"), (FEW_JOBS, "placers, with those that let jobs share GPUs")):
-            caption = _labelled(f"trace 1: all {whom}, the first {jobs:,} jobs: {axes}")
-            shown.append(Picture(caption, lambda jobs=jobs: pareto(all_placers(request, jobs))))  # type: ignore[misc]
-    return tuple(shown)

@@ -35,7 +35,7 @@ from weft_evidence.checks import judge
 from weft_evidence.claims import Request
 from weft_evidence.machines import machine_use, profit_rate, total
 from weft_evidence.pages import ROOT, write_claims
-from weft_evidence.titan import CLAIMS
+from weft_evidence.titan import CLAIMS, Part
 from weft_evidence.titan.runs import DEALT, HD, STACKS, TraceRun, bytes_between, measured, on_testbed, scenario
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def readings(jobs: int | None) -> Iterator[str]:
     yield "| claim | published | both readings | verdict |"
     yield "|---|---:|---:|---|"
     for name, check in CLAIMS.items():
-        if check.what.startswith("trace "):
+        if check.part is Part.TRACE:
             found = check.measure(lab)
             claim = judge(name, check, found, "titan", "", list(SEEDS_ASKED))
             low, high = (f"{each:.4g}" for each in found.ci95 if each is not None)

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from weft.results.series import Steps, thin
+from weft_evidence.claims import Picture, Request
 from weft_evidence.machines import machine_use, profit_rate
-from weft_evidence.titan.runs import MODELS, SIZES, TraceRun, on_testbed
+from weft_evidence.titan.runs import (
+    FEW_JOBS,
+    MODELS,
+    SHOWN_JOBS,
+    SIZES,
+    STACKS,
+    TraceRun,
+    Traces,
+    all_placers,
+    on_testbed,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+def pictures(
+    traces: Traces, request: Request, with_testbed: bool, labelled: Callable[[str], str]
+) -> tuple[Picture, ...]:
+    """Of what has been run."""
+    axes = "used machines against bytes across machines"
+    shown = []
+    if with_testbed:
+        shown.append(Picture("testbed: Figures 9 to 11", lambda: testbed(tuple(STACKS))))
+    for trace, runs in traces.done.items():
+        shown.append(Picture(labelled(f"{trace}: Figures 2 to 7"), lambda runs=runs: curves(runs)))  # type: ignore[misc]
+        shown.append(Picture(labelled(f"{trace}: {axes}"), lambda runs=runs: pareto(runs)))  # type: ignore[misc]
+    if traces.done:
+        for jobs, whom in ((SHOWN_JOBS, "placers"), (FEW_JOBS, "placers, with those that let jobs share GPUs")):
+            caption = labelled(f"trace 1: all {whom}, the first {jobs:,} jobs: {axes}")
+            shown.append(Picture(caption, lambda jobs=jobs: pareto(all_placers(request, jobs))))  # type: ignore[misc]
+    return tuple(shown)
 
 
 def curves(runs: Mapping[str, TraceRun]) -> Figure:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from weft import __version__
 from weft_live.agent.wire import Line, LostError, Message, refuse_address
 
 Kept = dict[str, list[int]]  # links whose tables are kept, by the address of who keeps them
@@ -66,12 +67,15 @@ class Keepers:
     def _ask(self, line: Line) -> str:
         """What is wrong with one of them; "" if nothing is. One that is silent may come back."""
         try:
-            told = line.ask("keeps", {})["switches"]
+            answer = line.ask("keeps", {})
         except LostError as error:
             if error.kind == "silent":
                 return f"no weft switch answers at {line.address}"
             return f"the weft switch at {line.address} has another secret; give it the folder of this server with --dir"
-        self._told[line.address] = told
+        if (version := str(answer.get("version", "0.0"))[:20]) != __version__:
+            self._told.pop(line.address, None)
+            return f"the weft switch at {line.address} is weft {version}, not {__version__}: install the same on both"
+        self._told[line.address] = told = answer["switches"]
         other = [name for name, links in told.items() if list(self._links.get(name, ())) != links]
         if other:
             return f"the weft switch at {line.address} keeps {', '.join(other)} of another cluster: give it this one's"

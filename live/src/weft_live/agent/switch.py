@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from weft import __version__
 from weft.model.cluster import Cluster
 from weft_live.agent.wire import Message, listen
 from weft_live.flow.switch_table import SwitchTable
@@ -41,8 +42,8 @@ class SwitchService:
         self._server, self.address = listen(address, secret, answers=answers, talks=talks, weigh=self._weigh)
 
     def keeps(self, message: Message) -> Message:
-        """Which switches these are, with their links; and how many messages they have had."""
-        return {"switches": self._links, "messages": self.messages}
+        """Which switches these are, with their links; how many messages they have had; which weft this is."""
+        return {"switches": self._links, "messages": self.messages, "version": __version__}
 
     def _weigh(self, size: int) -> None:
         self.bytes += size

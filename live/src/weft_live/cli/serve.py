@@ -94,6 +94,13 @@ PriorityOption = Annotated[
         help="Slurm: whose jobs go first: as the stack says, by QOS, or by Slurm's weights (QOS, fair share, ...).",
     ),
 ]  # fmt: skip
+StrangersOption = Annotated[
+    str,
+    typer.Option(
+        "--strangers", metavar="leave|requeue",
+        help="Slurm: jobs on weft's GPUs that weft did not start: keep off their nodes, or requeue them.",
+    ),
+]  # fmt: skip
 AgentsOption = Annotated[
     str,
     typer.Option(
@@ -140,6 +147,7 @@ def serve(
     take: TakeOption = False,
     preemptions: PreemptionsOption = 60,
     priority: PriorityOption = "off",
+    strangers: StrangersOption = "leave",
     restarts: RestartsOption = 1000,
     grace_s: GraceOption = 600.0,
     keep_days: KeepOption = 30.0,
@@ -171,7 +179,7 @@ def serve(
     chosen = _chosen(folder, world, scenario, shared, _pairs(option), [stack, order, place, interleave, pace])
     options = {
         "partitions": partitions, "poll_s": poll_s, "shared": Path(chosen["shared"]) if chosen["shared"] else None,
-        "profiles": profiles or [], "take": take, "priority": priority, "agents": agents,
+        "profiles": profiles or [], "take": take, "priority": priority, "strangers": strangers, "agents": agents,
         "switches": switches, "own": chosen["own"],
     }  # fmt: skip
     engine = find(chosen["world"], options)

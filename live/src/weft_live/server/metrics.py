@@ -53,6 +53,9 @@ class Metrics:
         self.counts = {name: Counter(f"weft_{name}_total", what, registry=own) for name, what in _COUNTED.items()}
         self.jobs = Gauge("weft_jobs", "Jobs that have not ended.", ["status"], registry=own)
         self.down = Gauge("weft_nodes_down", "Servers that cannot be used, jobs outside weft included.", registry=own)
+        self.strangers = Gauge(
+            "weft_strangers", "Jobs that weft did not start and that have GPUs of its servers.", registry=own
+        )
         self.busy = Gauge("weft_gpus_busy", "GPUs that jobs hold.", registry=own)
         Gauge("weft_gpus", "GPUs of the cluster.", registry=own).set(n_gpus)
         age = Gauge("weft_look_age_seconds", "Since the cluster was last seen.", registry=own)

@@ -37,6 +37,7 @@ from weft_live.server.listing import write_trace
 from weft_live.server.profiles import Profiles
 from weft_live.server.snapshot import restored
 from weft_live.waiting import Closing, LiveWorld
+from weft_live.words import strangers
 
 if TYPE_CHECKING:
     from weft_live.server.metrics import MetricsServer
@@ -283,6 +284,7 @@ class Server:
         def count(events: Sequence[Event], decisions: Sequence[Decision], seconds: float) -> None:
             counted.cycle(events, decisions, seconds, self.core.view.now, self.core.table)
             counted.down.set(len(self.world.down))
+            counted.strangers.set(len(strangers(self.world.down.values())))
 
         self.durable.on_decided = count
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from weft.errors import InputError
+from weft.network.topologies.hostlist import compress
 
 _LIMIT_S = 10.0
 _PER_LINE_S = 0.1  # more for each line of a batch
@@ -91,6 +92,12 @@ class Slurm:
             began = time.strptime(self.config().get("BOOT_TIME", ""), "%Y-%m-%dT%H:%M:%S")
             return time.time() + ahead_s - time.mktime(began)
         return 365 * 86400.0
+
+    def silent(self, nodes: Iterable[str]) -> frozenset[str]:
+        """Those of these nodes that have not told the controller, since it was started, what they run. Until then it
+        shows them as they were before, for half a minute even where nothing answers any more."""
+        told = self._ask("scontrol", "--oneliner", "show", "node", compress(sorted(nodes)))
+        return frozenset(re.findall(r"^NodeName=(\S+) .*\bSlurmdStartTime=(?:None|Unknown|N/A)\b", told, re.MULTILINE))
 
     def qos(self) -> str:
         """Every QOS with its limits and priority, as the controller has them; none where there is no accounting."""

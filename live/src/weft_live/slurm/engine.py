@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Started, Stopped
 from weft.model.plan import Decision, Hold, SetGate, Start, Stop
@@ -36,6 +37,7 @@ class SlurmEngine:
     profile_folders: list[Path] = field(default_factory=list)
     take: bool = False  # take over from a server of another folder
     priority: str = "off"  # which of Slurm's priorities count in the order (priority.py)
+    strangers: str = "leave"  # or "requeue": what runs on weft's GPUs without weft
 
     name = "slurm"
     submits = "jobs of a Slurm cluster come by sbatch; weft serve takes them from its queue"
@@ -44,9 +46,11 @@ class SlurmEngine:
     def from_options(cls, options: Mapping[str, Any]) -> SlurmEngine:
         """From the options of `weft serve`."""
         refuse_own("slurm", options)
+        if options["strangers"] not in ("leave", "requeue"):
+            raise InputError(f"--strangers {options['strangers']}: it is leave (the default) or requeue")
         return cls(
             Slurm(), options["partitions"], options["poll_s"], options["shared"], list(options["profiles"]),
-            options["take"], options["priority"],
+            options["take"], options["priority"], options["strangers"],
         )  # fmt: skip
 
     def cluster(self, seed: int, say: Callable[[str], None]) -> Cluster:
@@ -94,7 +98,7 @@ class SlurmEngine:
             refuse_giving(folder)
         world = self.make(
             site, folder, poll_s=self.poll_s, open=True, say=site.say, tied=site.dry_run, take=self.take,
-            priority=self.priority,
+            priority=self.priority, requeue=self.strangers == "requeue",
         )  # fmt: skip
         world.why = site.why
         world.taker = Intake(world, site.ledger, site.needs, site.planner, site.profiles, self.partitions, site.say)

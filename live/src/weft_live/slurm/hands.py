@@ -17,7 +17,7 @@ from weft_live.slurm.notes import Mark, Why
 from weft_live.slurm.priority import Standing, read_standing
 from weft_live.slurm.reconcile import FORGET_S
 from weft_live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
-from weft_live.slurm.states import Do, Pin, Sent, Task
+from weft_live.slurm.states import Do, Over, Pin, Sent, Task, Waits
 
 _CLOCK_S = 60.0  # seconds between looks at the controller's clock
 _STANDING_S = 30.0  # seconds between looks at QOS and fair shares, which Slurm computes anew every few minutes
@@ -33,7 +33,7 @@ class Command:
 
     do: Do
     key: str
-    pin: Pin | None = None  # for an update
+    pin: Pin | None = None  # for an update or a release
     signal: str = ""  # for a warning
     go: bool = False  # for an update: release it at once if Slurm has taken the placement
     again: bool = False  # the job had begun before, and nodes may run what a restarted controller has forgotten
@@ -53,7 +53,7 @@ class Command:
         )
 
 
-def placing(task: Task, record: Record | None, ahead_s: float, now: float) -> Command:
+def _placing(task: Task, record: Record | None, ahead_s: float, now: float) -> Command:
     """The command that sends a placement. A job that Slurm has put off is told that it may start now, by this machine's
     clock. If that is ahead of the controller's, only a job that has been put off is told so, and it starts later by the
     difference."""
@@ -66,6 +66,24 @@ def placing(task: Task, record: Record | None, ahead_s: float, now: float) -> Co
         pin = replace(pin, note=f"{pin.note},requeued={record.restarts}")
     begin, again = put_off or not behind_s, task.starts > 1
     return Command(Do.UPDATE, task.key, pin, go=now >= state.ready_s, begin=begin, again=again)
+
+
+def commands(
+    doing: Iterable[tuple[Task, Do]], records: Mapping[str, Record], ahead_s: float, now: float
+) -> tuple[list[Command], list[str]]:
+    """What to do about jobs as commands, and jobs that are to be cancelled."""
+    doing = list(doing)
+    return [
+        _placing(task, records.get(task.key), ahead_s, now) if do is Do.UPDATE else _plain(task, do)
+        for task, do in doing
+        if do is not Do.CANCEL
+    ], [task.key for task, do in doing if do is Do.CANCEL]
+
+
+def _plain(task: Task, do: Do) -> Command:
+    """Any other command."""
+    pin = None if isinstance(task.state, Waits | Over) else task.state.at.pin
+    return Command(do, task.key, pin, task.description.env.get("signal", "TERM"), again=task.starts > 1)
 
 
 @dataclass(frozen=True)
@@ -250,10 +268,16 @@ class Hands:
             for record in read_jobs(self._slurm.jobs(), memory=self._memory):
                 one = waiting.get(record.key)
                 if one and one.pin and record.pending and record.held and one.pin.holds(record):
-                    releases.append(Command(Do.RELEASE, record.key, again=one.again))
-        if any(one.again for one in releases) and self._slurm.up_s(self._ahead_s) < FORGET_S:
-            releases = [one for one in releases if not one.again]
-        self._tell(releases)
+                    releases.append(Command(Do.RELEASE, record.key, one.pin, again=one.again))
+        self._tell([one for one in releases if not one.again] + self._nowhere([one for one in releases if one.again]))
+
+    def _nowhere(self, releases: list[Command]) -> list[Command]:
+        """Those that surely run nowhere: all of their nodes have told a controller that may have forgotten how they
+        began, and it has had the time to end what is left of them."""
+        if not releases or self._slurm.up_s(self._ahead_s) < FORGET_S:
+            return []
+        silent = self._slurm.silent(node for one in releases if one.pin for node in one.pin.nodes)
+        return [one for one in releases if one.pin and not silent & set(one.pin.nodes)]
 
     def _tell(self, batch: list[Command]) -> None:
         for line in self._slurm.scontrol([one.line() for one in batch]).splitlines():

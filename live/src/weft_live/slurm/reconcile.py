@@ -224,6 +224,13 @@ def _pushed_back_free(task: Task, record: Record, now: float) -> Look:
     return Look(Ends(state.at, state.started_s, verdict), do=Do.HOLD)
 
 
+def _runs(task: Task, record: Record, now: float) -> Look:
+    """It runs. If nodes have been taken from it, what it has left is Slurm's: weft plans with whole placements."""
+    if record.nodes and frozenset(record.nodes) < frozenset(_at(task.state).pin.nodes):
+        return Look(Over(), (What.OVER,), because("slurm.shrunk", nodes=record.nodes))
+    return Look(task.state)
+
+
 def _waits_again(task: Task, record: Record, now: float) -> Look:
     state = task.state
     assert isinstance(state, Ends)
@@ -313,7 +320,7 @@ TABLE: Final[dict[type[State], dict[Says, Step]]] = {
     Sent:    _row(_ended,         _has_nodes,  _send,        _let_go),
     LetGo:   _row(_ended,         _has_nodes,  _send,        _let_go),
     GivesUp: _row(_ended,         _has_nodes,  _gave_up,     _hold),
-    Runs:    _row(_ended,         _nothing,    _pushed_back, _pushed_back_free),
+    Runs:    _row(_ended,         _runs,       _pushed_back, _pushed_back_free),
     Ends:    _row(_ended,         _nothing,    _waits_again, _hold),
     Stops:   _row(_ended,         _stopping,   _stopped,     _hold),
     Warned:  _row(_left,          _stopping,   _stopped,     _hold),

@@ -14,6 +14,7 @@ from weft_live.slurm.priority import Standing
 from weft_live.slurm.reconcile import GONE, USER_HOLDS
 from weft_live.slurm.records import Record
 from weft_live.slurm.states import GivesUp, LetGo, Over, Pauses, Sent, Task, Waits, What
+from weft_live.words import strangers
 
 _MARK_S = 5.0  # seconds before a mark that does not show is sent again: a late one would undo the user's release
 
@@ -25,6 +26,7 @@ class Taker(Protocol):
     def refuse_another(self, snapshot: Snapshot) -> None: ...
     def set_aside(self, task: Task, why: Why) -> None: ...
     def refused(self) -> Mapping[str, str]: ...
+    def wants(self, record: Record) -> bool: ...
 
 
 def to_look_at(tasks: Mapping[str, Task], changed: Set[str]) -> dict[str, Task]:
@@ -34,6 +36,15 @@ def to_look_at(tasks: Mapping[str, Task], changed: Set[str]) -> dict[str, Task]:
         for job_id, task in tasks.items()
         if type(task.state) is not Waits or task.key in changed or task.missing or task.cancelled or task.to_mark
     }
+
+
+def to_requeue(down: Mapping[int, Why], snapshot: Snapshot, taker: Taker) -> list[str]:
+    """Jobs on weft's GPUs that are to wait in its queue instead. What weft itself has placed ends where it is."""
+    records = (snapshot.jobs[key] for key in sorted(strangers(down.values())))
+    return [
+        one.key for one in records
+        if one.batch and one.requeue and not one.admin_comment.startswith("weft:") and taker.wants(one)
+    ]  # fmt: skip
 
 
 def to_recall(task: Task) -> bool:
@@ -97,14 +108,16 @@ def cleared(tasks: Mapping[str, Task], something_ended: bool, now: float) -> lis
     return events
 
 
-def prioritised(tasks: Mapping[str, Task], snapshot: Snapshot, before: Standing | None, now: float) -> list[Event]:
-    """Jobs whose priority is not what it was: they are new, they have changed, or the standing of all has."""
+def prioritised(
+    tasks: Mapping[str, Task], due: Mapping[str, Task], snapshot: Snapshot, before: Standing | None, now: float
+) -> list[Event]:
+    """Jobs whose priority is not what it was: they are new or have changed (`due`), or the standing of all has."""
     standing = snapshot.standing
     if standing is None:
         return []
     anew = standing is not before
     events: list[Event] = []
-    for job_id, task in tasks.items():
+    for job_id, task in (tasks if anew else due).items():
         if anew or task.priority is None or task.key in snapshot.changed:
             record = snapshot.jobs.get(task.key)
             if record is not None:

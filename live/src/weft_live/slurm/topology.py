@@ -70,12 +70,13 @@ def unusable(cluster: Cluster, nodes: Mapping[str, Node], jobs: Mapping[str, Rec
             bad[server.id] = because("slurm.node-state", state=node.words) if node else because("slurm.node-unknown")
         elif node.gpus < len(server.gpus):
             bad[server.id] = because("slurm.node-gpus", gpus=node.gpus)
+    others: dict[int, list[str]] = {}
     for key, record in jobs.items():
         if record.running and key not in ours:
             for name, gpus in zip(record.nodes, record.gpus_held, strict=False):
                 if gpus and name in servers:
-                    bad.setdefault(servers[name].id, because("slurm.stranger", job=key))
-    return bad
+                    others.setdefault(servers[name].id, []).append(key)
+    return {server: because("slurm.stranger", jobs=tuple(keys)) for server, keys in others.items()} | bad
 
 
 def refuse_cluster(cluster: Cluster, nodes: Sequence[Node]) -> None:

@@ -15,18 +15,28 @@ from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
 from weft.model.reason import Why, because
 from weft.model.view import Fact, JobStatus, JobView, Spread
-from weft_live.attempt import Attempt, saved_in
+from weft_live.attempt import saved_in
 from weft_live.clock import Clock
 from weft_live.description import Description
 from weft_live.ending import Faults, pausing
 from weft_live.measured import SLACK_S, Doubts
 from weft_live.slurm.commands import Slurm
-from weft_live.slurm.hands import Command, Hands, Snapshot, placing
+from weft_live.slurm.hands import Command, Hands, Snapshot, commands
 from weft_live.slurm.notes import Shift, Telling, make_folder, note, uid_of, write_gate
 from weft_live.slurm.priority import Standing
 from weft_live.slurm.reconcile import AGAIN_S, TRY_S, look, pauses, stop
 from weft_live.slurm.records import Record
-from weft_live.slurm.seeing import Taker, cleared, lost_nodes, prioritised, recalled, to_look_at, to_recall, user_holds
+from weft_live.slurm.seeing import (
+    Taker,
+    cleared,
+    lost_nodes,
+    prioritised,
+    recalled,
+    to_look_at,
+    to_recall,
+    to_requeue,
+    user_holds,
+)
 from weft_live.slurm.states import (
     At,
     Do,
@@ -65,7 +75,7 @@ class SlurmWorld(LiveWorld[Task]):
     def __init__(
         self, cluster: Cluster, folder: Path, slurm: Slurm, clock: Clock | None = None, *, poll_s: float = 0.5,
         open: bool = False, say: Callable[[str], None] = lambda _: None, tied: bool = False, take: bool = False,
-        priority: str = "off",
+        priority: str = "off", requeue: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self.taker: Taker | None = None
@@ -75,6 +85,7 @@ class SlurmWorld(LiveWorld[Task]):
         self.slack_s = SLACK_S
         self._doubt_s = 0.0  # when running jobs are compared with their claims again
         self._take = take  # what a server of another folder has placed
+        self._requeue = requeue  # what runs on weft's GPUs without weft
         self._ahead_s = 0.0  # by how much the controller's clock is ahead of this machine's
         self._records: Mapping[str, Record] = {}  # as last seen
         self._active: list[Task] = []  # those that were on GPUs, or on their way, at the last look
@@ -102,10 +113,6 @@ class SlurmWorld(LiveWorld[Task]):
             task.seen = max(task.seen, min(step, task.job.iterations))
         task.seen = max(task.seen, task.saved)
         return task.seen
-
-    def attempt(self, job_id: str, number: int) -> Attempt:
-        """Where the tasks of that start report."""
-        return Attempt(self.folder / "jobs" / job_id / str(number))
 
     # What users ask
 
@@ -228,21 +235,18 @@ class SlurmWorld(LiveWorld[Task]):
         new = self._new(snapshot, now)
         due |= {event.job.id: self.tasks[event.job.id] for event in (*events, *new) if isinstance(event, Submitted)}
         events += new
-        all_anew = snapshot.standing is not self._standing
-        events += prioritised(self.tasks if all_anew else due, snapshot, self._standing, now)
+        events += prioritised(self.tasks, due, snapshot, self._standing, now)
         self._standing = snapshot.standing
         if now >= self._doubt_s:
             self._doubt_s = now + 1.0
-            running = [task for task in due.values() if type(task.state) is Runs]
-            events += [event for task in running for event in self._doubts(task, now)]
+            events += [e for task in due.values() if type(task.state) is Runs for e in self._doubts(task, now)]
         if self.why is not None and self.taker is not None:
             self._hands.tell(self._telling.look(self.tasks, self.why, self.taker.refused(), snapshot.jobs, now))
         return events
 
     def busy(self) -> bool:
         """Whether something may still happen without a decision."""
-        tasks = self.tasks.values()
-        return bool(self._arrivals) or any(type(task.state) is not Waits for task in tasks)
+        return bool(self._arrivals) or any(type(task.state) is not Waits for task in self.tasks.values())
 
     def next_time(self) -> float | None:
         """The next arrival; looks come by themselves."""
@@ -298,8 +302,8 @@ class SlurmWorld(LiveWorld[Task]):
         progress = self.observed(task.job.id, self.attempt(task.job.id, task.starts).progress())
         left, ran_s = task.job.iterations - task.saved, now - task.started_s
         gated_s = self.speeds.alone_s(task.job, task.gpus) if task.gate is not None else 0.0
-        said = task.description
-        return [*task.doubts.look(task.job, said, progress, left, iteration_s, ran_s, now, self.slack_s, gated_s)]
+        claims = task.job, task.description, progress, left, iteration_s
+        return [*task.doubts.look(*claims, ran_s, now, self.slack_s, gated_s)]
 
     def judge(self, task: Task, record: Record | None, now: float) -> Look:
         """What has become of a job, and what to do about it."""
@@ -370,6 +374,8 @@ class SlurmWorld(LiveWorld[Task]):
         events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
         events += [NodeDown(now, server, why) for server, why in bad.items() if server not in self.down]
         self.down = bad
+        if self._requeue and self.taker is not None and (keys := to_requeue(bad, snapshot, self.taker)):
+            self._hands.give([Command(Do.REQUEUE, key) for key in keys], [], busy=True)
         return events
 
     # What Slurm is told
@@ -382,16 +388,8 @@ class SlurmWorld(LiveWorld[Task]):
             task.state = seen.state
             first.append((task, seen.do))
         doing = [*first, *doing]
-        cancels = [task.key for task, do in doing if do is Do.CANCEL]
         soon = bool(wanted) or any(isinstance(task.state, Starts | Stops | Ends) for task in self._active)
-        commands = [
-            placing(task, self._records.get(task.key), self._ahead_s, now)
-            if do is Do.UPDATE
-            else Command(do, task.key, signal=task.description.env.get("signal", "TERM"), again=task.starts > 1)
-            for task, do in doing
-            if do is not Do.CANCEL
-        ]
-        number = self._hands.give(commands, cancels, soon)
+        number = self._hands.give(*commands(doing, self._records, self._ahead_s, now), soon)
         for task, _ in doing:
             self._commanded[task.job.id] = number
 

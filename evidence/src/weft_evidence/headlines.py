@@ -1,0 +1,75 @@
+"""What a paper puts first: its headline claims, a sentence about them, and their rows in a few columns."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+
+from weft_evidence.claims import Claim
+
+COLUMNS = ("headline claim", "published", "here", "95 % interval", "verdict")
+
+
+@dataclass(frozen=True)
+class Headlines:
+    """Of one paper: claim by claim a few words and a cause."""
+
+    name: str
+    gains: str
+    sized: tuple[str, ...]
+    words: Mapping[str, str]
+    causes: Mapping[str, str]
+
+    def sentence(self, claims: list[Claim]) -> str:
+        """How many hold, and how large the effects are beside the published ones."""
+        mine = [claim for claim in claims if claim.headline]
+        held = [claim for claim in mine if claim.holds]
+        same = sum(claim.verdict == "reproduced" for claim in held)
+        told = f"{self.name}: {len(held)} of {len(mine)} headline claims hold, {same} in size and {len(held) - same} "
+        told += "in direction only"
+        left = len(self.words) - len(mine)
+        told += f" ({left} of {len(self.words)} were not run)" if left else ""
+        sized = [c for c in mine if c.published is not None and any(fnmatchcase(c.id, one) for one in self.sized)]
+        pairs = [(c.published, c.measured) for c in sized if c.published is not None and c.measured is not None]
+        if not pairs:
+            return f"{told}."
+        published, here = (_range(list(values)) for values in zip(*pairs, strict=True))
+        unit = "%" if sized[0].unit == "%" else "times"
+        return f"{told}; {self.gains} are {here} {unit} where {published} are published."
+
+
+def _range(values: list[float]) -> str:
+    low, high = (f"{value:.1f}" if abs(value) < 10 else f"{value:.0f}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+@cache
+def headlines(paper: str) -> Headlines | None:
+    """None for what has no headlines, our own stack say."""
+    found = tomllib.loads((files("weft_evidence") / "headlines.toml").read_text("utf-8")).get(paper)
+    if found is None:
+        return None
+    words, causes = ({row["id"]: row[key] for row in found["claims"]} for key in ("what", "cause"))
+    return Headlines(found["name"], found["gains"], tuple(found["sized"]), words, causes)
+
+
+def cells(claim: Claim) -> tuple[str, ...]:
+    """The cells of a headline claim."""
+    low, high = claim.ci95
+    interval = "" if low is None or high is None else f"[{_short(low)}, {_short(high)}]"
+    unit = f" {claim.unit}" if claim.unit in ("%", "x", "ms") else ""
+    return (
+        claim.headline,
+        f"{_short(claim.published)}{unit}",
+        f"{_short(claim.measured)}{unit}",
+        interval,
+        claim.verdict,
+    )
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
