@@ -11,7 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 AUTHORS_S = (20.0, 44.0)  # seconds of the authors' simulator for one hundredth of the iterations, least and most
-STACKS = {"ada-srsf": "ada-srsf", "srsf-1": "srsf-1", "srsf-2": "srsf-2", "ada-srsf-rand": "ada-srsf[place=rand]"}
+STACKS = {
+    "ada-srsf": "ada-srsf",
+    "srsf-1": "srsf-1",
+    "srsf-2": "srsf-2",
+    "ada-srsf-rand": "ada-srsf[place=random:shared]",
+}
 
 
 def run(quick: bool, say: Callable[[str], None]) -> dict[str, Any]:

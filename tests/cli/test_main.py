@@ -169,3 +169,25 @@ def test_help_lists_every_command_in_a_group_with_a_whole_sentence(
     assert "Start here" in groups
     assert groups["Start here"].split()[0] == "init"
     assert "Further commands" not in groups
+
+
+def test_init_writes_any_scenario_that_comes_with_weft(tmp_path: Path, capsys: Capture) -> None:
+    from weft.scenario.shipped import scenario_path
+
+    path = tmp_path / "s.toml"
+    assert run(["init", str(path), "--template", "cassini"]) == 0
+    assert path.read_text() == scenario_path("cassini").read_text()
+    assert run(["init", "-", "--template", "demo"]) == 0
+    assert capsys.readouterr().out == scenario_path("demo").read_text()
+    assert run(["init", "-", "--template", "casini"]) == 2
+    assert "cassini" in capsys.readouterr().err
+
+
+def test_a_load_and_a_utilisation_say_what_they_are(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "s.toml"
+    assert run(["init", str(path)]) == 0
+    assert "if each ran alone" in path.read_text().split("load = 0.9")[1].splitlines()[0]
+    path.write_text(path.read_text().replace("jobs = 120", "jobs = 4"))
+    capsys.readouterr()
+    assert run(["simulate", str(path)]) == 0
+    assert "of all GPU time" in capsys.readouterr().out

@@ -110,7 +110,7 @@ def test_shells_can_complete(capsys: Capture) -> None:
 def test_the_demo_comes_with_the_package(tmp_path: Path, capsys: Capture) -> None:
     demo = (ROOT / "examples" / "demo.toml").read_text()
     assert scenario_path("demo").read_text() == demo
-    assert run(["init", str(tmp_path / "d.toml"), "--demo"]) == 0
+    assert run(["init", str(tmp_path / "d.toml"), "--template", "demo"]) == 0
     assert (tmp_path / "d.toml").read_text() == demo
     wheel = subprocess.run(
         [sys.executable, "-c", "from hatchling.builders.wheel import WheelBuilder as W; import sys; "

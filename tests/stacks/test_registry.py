@@ -152,3 +152,19 @@ def test_a_broken_package_is_named(other_package: Path, layer: str, name: str, t
     """It is not a bug of ours: the message says whose."""
     with pytest.raises(StackError, match=f"^{re.escape(text)}"):
         make(layer, name)
+
+
+def test_old_names_are_read_with_the_same_results(recwarn: pytest.WarningsRecorder) -> None:
+    import weft
+    from tests.test_api import scenario
+
+    for old, now in (("place=ff", "place=first-fit:shared"), ("place=rand", "place=random:shared"),
+                     ("pace=equal", "pace=fair-flows")):  # fmt: skip
+        layer, _, name = old.partition("=")
+        assert name not in registry.names(layer)
+        then, today = (weft.simulate(scenario(), stack=f"srsf[{text}]").jobs["jct_s"].to_list() for text in (old, now))
+        assert then == today
+    with pytest.warns(DeprecationWarning, match="place ff is now first-fit:shared"):
+        registry.make("place", "ff")
+    with pytest.raises(StackError):
+        registry.make("pace", "equal:3")

@@ -57,7 +57,7 @@ def test_settings_come_in_any_order_with_commas(layer: str, text: str, name: str
         ("pace", "tcp:cubic,", "'an empty setting' is not known"),
         ("place", "delay:manual,auto@5", "it has one rule"),
         ("place", "delay:7200/3600", "the second is the longer one"),
-        ("place", "ff:shared", "ff takes no parameter; write ff"),
+        ("place", "ff:shared", "ff takes no parameter; it is now called first-fit:shared"),
     ],
 )
 def test_what_is_wrong_is_named(layer: str, text: str, said: str) -> None:

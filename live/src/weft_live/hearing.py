@@ -17,6 +17,7 @@ LONGEST_LINE = 4096  # a job that sends more without a newline is not talking to
 PER_LOOK = 8192  # bytes taken from one connection before the others, and the job's own end, are looked at
 RECENT = 21  # iterations whose median is the measured speed
 SEEN = 5  # iterations by whose median it is judged whether a gate fits
+EARLY = 10  # iterations in a row that were ready before their opening, after which a few are measured without the gate
 SHORTEST, LATE = 0.7, 0.02  # in periods: a gate fits iterations from the first up to 1 + tolerance + the second
 RECORD = 96  # bytes of the progress file
 
@@ -24,17 +25,22 @@ RECORD = 96  # bytes of the progress file
 class Keeper:
     """Applies a gate as long as it fits: a job whose own iterations are longer than the period would wait for every
     second opening, and one whose iterations are much shorter would idle. Both are let go within a few iterations, and
-    are held again when their iterations fit again."""
+    are held again when their iterations fit again. One that is ready before its opening ten times in a row runs a few
+    iterations without the gate: if these are shorter than the period, too, it is let go; if not, the gate does it
+    good, and it is asked half as often from then on."""
 
     def __init__(self, gate: dict[str, float] | None) -> None:
-        self.gate = gate
         self.own: deque[float] = deque(maxlen=SEEN)  # seconds of the last iterations, waiting left out
         self.decided = (-1, 0.0)  # the last step that asked inside its iteration, and when it may go on
         self.last: dict[int, tuple[int, float]] = {}  # by rank: the step it reported, and when it could go on
+        self.set(gate)
 
     def set(self, gate: dict[str, float] | None) -> None:
         """Another gate; what is known of the iterations stays."""
         self.gate = gate
+        self.early, self.most_early = 0, EARLY  # iterations in a row that were ready too early, and how many may be
+        self.trial = 0  # iterations that are still to be measured without the gate
+        self.idle = False  # measured so, they were shorter than its period
 
     def at(self, step: int, rank: object, now: float, by_gate: float, inside: bool = False) -> float:
         """When a rank that has done that many steps may go on; `by_gate` is the time by the clock of the gate.
@@ -48,14 +54,34 @@ class Keeper:
         before = self.last.get(number)
         if before is not None and step > before[0] and number == min(self.last):
             self.own.append((now - before[1]) / (step - before[0]))
+            self.measure()
         if inside and self.gate is not None:
             by_gate -= self.gate.get("offset", 0.0)
         at = now if self.misfits() else now + opening(self.gate, by_gate) - by_gate
+        if number == min(self.last, default=number) and (before is None or step > before[0]) and not self.trial:
+            self.early = self.early + 1 if at - now > self.slack() else 0
         if inside:
             self.decided = (step, at)
         if number in self.last or len(self.last) < MOST_CONNECTIONS:
             self.last[number] = (step, max(at, now))
         return at
+
+    def slack(self) -> float:
+        """How much earlier than its opening an iteration may be ready."""
+        return self.gate["tolerance"] * self.gate["period"] if self.gate is not None else 0.0
+
+    def measure(self) -> None:
+        """An iteration is over: whether the next ones run without the gate, and what came of it."""
+        if self.gate is None or self.gate["period"] <= 0:
+            return
+        shorter = sorted(self.own)[len(self.own) // 2] < self.gate["period"] - self.slack()
+        if self.trial:
+            self.trial -= 1
+            if not self.trial:
+                self.idle, self.most_early = shorter, 2 * self.most_early
+        elif self.early >= self.most_early:
+            self.early, self.trial = 0, SEEN + 1  # the first of them still was held
+        self.idle = self.idle and shorter
 
     def patience(self) -> float:
         """How long an answer stands for the other ranks of a step: half a period."""
@@ -65,6 +91,8 @@ class Keeper:
         """Whether the job's own iterations, at the median, are not those that the gate is for."""
         if self.gate is None or self.gate["period"] <= 0 or len(self.own) < SEEN:
             return False
+        if self.trial or self.idle:
+            return True
         own = sorted(self.own)[len(self.own) // 2] / self.gate["period"]
         return not SHORTEST <= own <= 1 + self.gate["tolerance"] + LATE
 

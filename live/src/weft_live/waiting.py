@@ -21,7 +21,7 @@ from weft.model.reason import Why, because
 from weft.model.view import Estimate, JobView, Spread
 from weft.network.estimates import Estimates
 from weft.policies.pace.base import Pace
-from weft_live.attempt import Progress
+from weft_live.attempt import Attempt, Progress
 from weft_live.clock import Clock
 from weft_live.description import Description
 from weft_live.ending import BOUNDS, Faults
@@ -82,6 +82,10 @@ class LiveWorld(World, Generic[Task]):
     def observed(self, job_id: str, told: Progress) -> Progress:
         """What is known of a job that has reported this; a world that sees its jobs from outside may know more."""
         return told
+
+    def attempt(self, job_id: str, number: int) -> Attempt:
+        """The attempt of that number: its folder, where it reports, is all there is to it."""
+        return Attempt(self.folder / "jobs" / job_id / str(number))
 
     def begin_with(self, down: Iterable[int]) -> None:
         """Servers that the core believes to be lost; a world that watches its servers says when one is back."""

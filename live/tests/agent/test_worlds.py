@@ -174,7 +174,7 @@ def test_a_server_that_hangs_is_not_obeyed_for_a_second_and_obeyed_again_when_it
     scenario = SCENARIO.replace("racks = 2\nservers_per_rack = 1", "racks = 1\nservers_per_rack = 3")
     (tmp_path / "cluster.toml").write_text(scenario)
     weft, where = [sys.executable, "-m", "weft"], ["--dir", str(tmp_path / "run")]
-    serve = ["serve", "--scenario", str(tmp_path / "cluster.toml"), "--stack", "fifo", "--pace", "priority", *where]
+    serve = ["serve", str(tmp_path / "cluster.toml"), "--stack", "fifo", "--pace", "priority", *where]
 
     def wait(limit: int) -> float:
         """Seconds until the sockets of the younger job have this limit."""

@@ -163,7 +163,9 @@ def test_a_dry_run_says_what_it_would_do(folder: Path, launch: Launch, tmp_path:
         (["serve", "--stack", "nosuch"], "there is no stack nosuch"),
         (["serve", "--metrics", "here"], "--metrics here: not a port; write --metrics 9400, HOST:PORT or [IPV6]:PORT"),
         (["serve", "--world", "moon"], "--world moon: there is no such world; there are local, slurm"),
+        (["serve", "/no/such.toml"], "/no/such.toml: no such file"),
         (["serve", "--scenario", "/no/such.toml"], "/no/such.toml: no such file"),
+        (["serve", "a.toml", "--scenario", "b.toml"], "serve: a.toml and --scenario b.toml both name a scenario"),
     ],
 )
 def test_what_goes_wrong_is_one_line(args: list[str], line: str, folder: Path, capsys: Capture) -> None:
@@ -181,7 +183,7 @@ def test_a_scenario_gives_cluster_and_stack(folder: Path, launch: Launch, tmp_pa
         '[cluster]\ntopology = "single-switch"\nservers = 1\ngpus_per_server = 2\n'
         '[workload]\nsource = "batch"\njobs = 1\niterations = [1, 1]\n[stack]\nname = "sjf"\n'
     )
-    for args in (["--scenario", str(scenario)], []):  # the second time it is remembered
+    for args in ([str(scenario)], []):  # the second time it is remembered
         process = launch(*args)
         assert process.stderr is not None
         assert "serves with sjf on 2 GPUs" in process.stderr.readline()

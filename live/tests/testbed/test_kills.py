@@ -71,7 +71,7 @@ class Scene:
         return self._weft("switch.log", "switch", *where)
 
     def serve(self) -> None:
-        where = ["--world", "testbed", "--scenario", str(self.folder / "cluster.toml"), "--dir", str(self.folder)]
+        where = [str(self.folder / "cluster.toml"), "--world", "testbed", "--dir", str(self.folder)]
         self.serving = self._weft("serve.log", "serve", *where, "--pace", "flow:slot=20ms", "--switches", self.address)
 
     def _submit(self, name: str) -> subprocess.Popen[bytes]:

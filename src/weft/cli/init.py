@@ -15,7 +15,11 @@ def init(
     path: Annotated[Path, typer.Argument(metavar="[FILE]", help='Where to write it ("-": stdout).')] = Path(
         "scenario.toml"
     ),
-    demo: Annotated[bool, typer.Option("--demo", help="The scenario of weft's demo instead.")] = False,
+    template: Annotated[
+        str | None,
+        typer.Option("--template", metavar="NAME", help="A scenario that comes with weft: demo, cassini, sweep, ..."),
+    ] = None,
+    demo: Annotated[bool, typer.Option("--demo", hidden=True)] = False,  # until 0.3
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write a commented scenario to start from.
@@ -25,9 +29,11 @@ def init(
     from weft.scenario.shipped import scenario_path
     from weft.scenario.template import TEMPLATE
 
-    text = scenario_path("demo").read_text(encoding="utf-8") if demo else TEMPLATE.format(name=path)
+    name = "scenario.toml" if str(path) == "-" else path
+    template = template or ("demo" if demo else None)
+    text = scenario_path(template).read_text(encoding="utf-8") if template else TEMPLATE.format(name=name)
     if str(path) == "-":
-        print(text if demo else TEMPLATE.format(name="scenario.toml"), end="")
+        print(text, end="")
         return
     if path.exists() and not force:
         raise InputError(f"{path}: exists already; choose another name or add --force")

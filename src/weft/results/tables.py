@@ -61,7 +61,10 @@ def facts(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("jobs finished", f"{count(summary['finished'])} of {count(summary['jobs'])}"),
         ("makespan", duration(summary["makespan_s"])),
-        ("GPU utilisation", percent(summary["gpu_utilisation"])),
+        (
+            "GPU utilisation",
+            f"{percent(summary['gpu_utilisation'])} of all GPU time was computing",
+        ),
         *([] if others is None else [("goodput of others", f"{number(others)} Gbit/s")]),
         ("preemptions", count(summary["preemptions"])),
         ("iterations", count(summary["iterations"])),

@@ -24,7 +24,8 @@ intra_server_gbps = 300        # between GPUs of one server
 [workload]
 source = "poisson"             # poisson, batch, dynamic, snapshot, bursty, ada-srsf, trace, jobs
 jobs = 120
-load = 0.9                     # average fraction of busy GPUs
+load = 0.9                     # GPUs that jobs would keep busy if each ran alone and none waited, over those there are:
+                               # 0.9 is busy. GPUs compute less than that, since jobs also communicate and wait
 models = ["vgg16", "resnet50", "inception-v3", "lstm-ptb"]
 gpus = {{1 = 0.5, 2 = 0.1, 4 = 0.2, 8 = 0.2}}   # how often each size is asked for
 iterations = [200, 1000]       # drawn between these

@@ -2,7 +2,7 @@
 
 A stack is a name (`ada-srsf`), some of which take a parameter (`ada-srsf:3`), or its layers one after another
 (`srsf/delay/none/fair`; `themis/cassini/fair` with a joint planner; layers left out at the end are the defaults).
-`X+Y` is stack X with interleave Y, and `X[place=ff]` is X with that layer replaced. Whatever results call a stack
+`X+Y` is stack X with interleave Y, and `X[place=tight]` is X with that layer replaced. Whatever results call a stack
 can be given again.
 """
 
@@ -19,7 +19,7 @@ from weft.policies.order.base import Order
 from weft.policies.place.base import Place
 from weft.policies.place.pattern import HD
 from weft.policies.planners.base import Planner
-from weft.stacks.registry import WRAPS, apart, is_file, make
+from weft.stacks.registry import WRAPS, apart, is_file, make, readable
 from weft.stacks.registry import names as policy_names
 from weft.stacks.suited import adaptive
 
@@ -211,7 +211,7 @@ def _pieces_of_policy(pieces: list[str], layer: str, below: str) -> int:
 def _begins(piece: str, layer: str) -> bool:
     """Whether a policy of that layer may begin like this."""
     name = piece.partition(":")[0]
-    known = policy_names("planners" if layer == "planner" else layer)
+    known = readable("planners" if layer == "planner" else layer)
     return name in known or is_file(piece) or (layer == "place" and name in WRAPS)
 
 
@@ -241,7 +241,7 @@ def _split(name: str) -> tuple[str, dict[str, str]]:
     parts = apart(text.removesuffix("]"), lambda part, last: ":" not in last or part.partition("=")[0] in DEFAULT)
     changes = dict(part.partition("=")[::2] for part in parts)
     if not text.endswith("]") or not all(changes.values()):
-        raise StackError(f"stack {name}: write what is replaced as NAME[place=ff] or NAME[place=ff,pace=fair]")
+        raise StackError(f"stack {name}: write what is replaced as NAME[place=tight] or NAME[place=tight,pace=fair]")
     for layer in changes.keys() - DEFAULT.keys():
         raise StackError(f"stack {name}: there is no layer {quoted(layer)}{near(layer, [*DEFAULT])}")
     return base, changes

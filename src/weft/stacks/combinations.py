@@ -15,13 +15,14 @@ from itertools import product
 from weft.core.stack import Stack
 from weft.errors import StackError, near
 from weft.stacks import resolve
-from weft.stacks.registry import ELSEWHERE, WRAPS, apart, is_file, make
+from weft.stacks.registry import ELSEWHERE, WRAPS, apart, is_file, make, readable
 from weft.stacks.registry import names as policy_names
 
 _HOW = r"^((even|dealt(/[a-z-]+)?):)*"  # what may stand before the name of a place: see stacks.py
 
 SPELLINGS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "order": {"srsf": ("srsf", "srsf:preemptive")},
+    "place": {"first-fit": ("first-fit", "first-fit:shared"), "random": ("random", "random:shared")},
     "pace": {
         "at-most": ("at-most:1",),
         "flow": ("flow", "flow:host-only"),
@@ -75,7 +76,7 @@ def policies(layer: str) -> list[str]:
 def policies_in(layer: str, texts: Sequence[str]) -> list[str]:
     """The policies that options name: `a,b`, each known in the layer. Commas of a parameter stay where they are."""
     known = set(policy_names(layer))
-    begins = known.union(WRAPS) if layer == "place" else known
+    begins = readable(layer).union(WRAPS if layer == "place" else ())
     found = [
         one
         for text in texts

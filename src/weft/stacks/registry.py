@@ -23,6 +23,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 from weft.errors import StackError, near, quoted
 
@@ -49,13 +50,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "best-fit": "weft.policies.place.best_fit:BestFit",
         "delay": "weft.policies.place.delay:DelayScheduling",
         "elasticflow": "weft.policies.place.elasticflow:ElasticFlow",
-        "ff": "weft.policies.place.fitting:FF",
         "first-fit": "weft.policies.place.fitting:FirstFit",
         "hived": "weft.policies.place.hived:HiveD",
         "ls": "weft.policies.place.lwf:ListScheduling",
         "lwf": "weft.policies.place.lwf:LeastWorkloadFirst",
         "packing": "weft.policies.place.packing:Packing",
-        "rand": "weft.policies.place.fitting:Rand",
         "random": "weft.policies.place.fitting:RandomPlace",
         "skew": "weft.policies.place.skew:Skew",
         "tight": "weft.policies.place.tight:Tight",
@@ -75,8 +74,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "adadual": "weft.policies.pace.admission:AdaDual",
         "at-most": "weft.policies.pace.admission:AtMost",
         "ccml": "weft.policies.pace.ccml:Ccml",
-        "equal": "weft.policies.pace.tcp:Equal",
         "fair": "weft.policies.pace.admission:Fair",
+        "fair-flows": "weft.policies.pace.tcp:Equal",
         "flow": "weft.policies.pace.flow:Flow",
         "mcs": "weft.policies.pace.mcs:Mcs",
         "pcc": "weft.policies.pace.pcc:Pcc",
@@ -91,6 +90,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "tiers": "weft.network.cost:TierTable",
     },
 }
+
+# What policies were called in 0.1, and what they are called now. Version 0.3 forgets them.
+RENAMED = {("place", "ff"): "first-fit:shared", ("place", "rand"): "random:shared", ("pace", "equal"): "fair-flows"}
 
 # Names that another package of this repository adds for its own use.
 ELSEWHERE = dict.fromkeys(("dally-astra-sim", "dally-by-shape", "flow-prototype"), "weft-evidence")
@@ -119,6 +121,11 @@ def register(layer: str, name: str, policy: Any) -> None:
 def names(layer: str) -> list[str]:
     """Every name known in a layer."""
     return sorted({*BUILT_IN[layer], *_BY_HAND[layer], *_installed(layer)})
+
+
+def readable(layer: str) -> set[str]:
+    """Every name that is read in a layer: those that are known, and old ones."""
+    return {*names(layer), *(old for where, old in RENAMED if where == layer)}
 
 
 def by_hand() -> list[tuple[str, str, Any]]:
@@ -168,6 +175,12 @@ def make(layer: str, text: str) -> Any:
 def find(layer: str, text: str) -> tuple[Any, str | None]:
     """The class that such a text means, and the parameter."""
     name, colon, arg = text.partition(":")
+    if (layer, name) in RENAMED and name not in names(layer):
+        now = RENAMED[layer, name]
+        if colon:
+            raise StackError(f"{text}: {name} takes no parameter; it is now called {now}")
+        warn(f"{layer} {name} is now {now}; the old name will go with weft 0.3", DeprecationWarning, stacklevel=2)
+        name, colon, arg = now.partition(":")
     if is_file(text):
         attribute, colon, arg = arg.partition(":")
         policy = _from_file(layer, name, attribute)

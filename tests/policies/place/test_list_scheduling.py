@@ -59,9 +59,9 @@ def test_rand_takes_what_is_left() -> None:
 
 
 def test_names_of_the_paper() -> None:
-    for name in ("rand", "ff", "ls", "lwf:1"):
+    for name, now in (("rand", "random:shared"), ("ff", "first-fit:shared"), ("ls", "ls"), ("lwf:1", "lwf:1")):
         place = make("place", name)
-        assert place.name == name
+        assert place.name == now
         assert place.shares_gpus
     for name in ("rand", "ff", "ls"):
         with pytest.raises(StackError, match=f"{name} takes no parameter"):

@@ -21,8 +21,8 @@ SEEDS, QUICK_SEEDS = 10, 5
 
 # Method in the paper: stack here, then GPU utilisation (%), mean, median and 95th percentile of JCT (s)
 TABLE_IV = {
-    "RAND": ("ada-srsf[place=rand]", 19.52, 2881.6, 680.3, 8910.9),
-    "FF": ("ada-srsf[place=ff]", 26.76, 1921.1, 766.1, 6224.6),
+    "RAND": ("ada-srsf[place=random:shared]", 19.52, 2881.6, 680.3, 8910.9),
+    "FF": ("ada-srsf[place=first-fit:shared]", 26.76, 1921.1, 766.1, 6224.6),
     "LS": ("ada-srsf[place=ls]", 25.14, 2282.41, 749.9, 7224.9),
     "LWF-1": (ADA, 42.78, 1098.57, 487.2, 4024.0),
 }

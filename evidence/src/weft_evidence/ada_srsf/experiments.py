@@ -34,7 +34,8 @@ THEIR_COMM_S_PER_BYTE = 7.8125e-9  # what their account of the work left charges
 # asking makes of it in the authors' program, by placement), and the row of the paper.
 ROWS = (
     ("ada-srsf", "srsf-1", False, 1.0, "SRSF(1)"), ("ada-srsf", "srsf-1", True, 1.0, "SRSF(1)"),
-    ("ada-srsf", "ada-srsf[place=ff]", False, 1.0, "FF"), ("ada-srsf", "ada-srsf[place=ff]", False, 2.28, "FF"),
+    ("ada-srsf", "ada-srsf[place=first-fit:shared]", False, 1.0, "FF"),
+    ("ada-srsf", "ada-srsf[place=first-fit:shared]", False, 2.28, "FF"),
     ("ada-srsf", "ada-srsf[place=ls]", False, 1.0, "LS"), ("ada-srsf", "ada-srsf[place=ls]", True, 1.0, "LS"),
     ("ada-srsf", "ada-srsf[place=ls]", True, 2.53, "LS"),
     ("ada-srsf-16gb", "ada-srsf[place=ls]", False, 1.0, "LS"), ("ada-srsf-16gb", "srsf-3", False, 1.0, "SRSF(3)"),

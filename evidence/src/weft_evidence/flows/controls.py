@@ -46,7 +46,7 @@ def tree_controls(rival: str) -> tuple[ControlRun, ...]:
     """Figure 15 with one thing changed at a time, and once on the whole tree."""
     changed = (("what nobody has planned for may be used", "flow:fill"), ("slots of 10 ms", "flow:slot=10ms"),
                ("no switches", "flow:host-only"), ("rates change at slots only", "flow:quantised"),
-               ("equal shares instead", "equal"), ("shortest instead", "shortest"))  # fmt: skip
+               ("equal shares instead", "fair-flows"), ("shortest instead", "shortest"))  # fmt: skip
     return (
         compared("the whole tree, one seed", tree("flow"), tree(rival)),
         *(compared(words, tree(pace, sliced=True), tree(rival, sliced=True)) for words, pace in changed),

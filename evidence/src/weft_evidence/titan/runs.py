@@ -38,7 +38,7 @@ HD = "halving-doubling"
 ELASTICFLOW, ACME = "elasticflow/raw", "acme/trace_seren.csv"
 QUICK_JOBS, SHOWN_JOBS, FEW_JOBS, SYNTHETIC_JOBS = 400, 1500, 200, 20_000
 QUICK_EFFORT = 0.2  # most of a short run is measuring windows; docs/papers/titan.md says what fewer of them change
-STACKED = frozenset({"ff", "rand"})  # placers that pile jobs up on GPUs: their runs take minutes
+STACKED = frozenset({"first-fit:shared", "random:shared"})  # placers that pile jobs up on GPUs: their runs take minutes
 # Free devices of the testbed's servers of 4: background jobs of one device, 0 to 3 on a server. Figure 8 is a picture
 # without numbers; these fit what the text says of it: two idle servers, one of them left with 12 workers.
 FREE = np.array([1, 2, 3, 1, 2, 1, 4, 4])

@@ -192,7 +192,7 @@ class Agent:
             if event:
                 if event == "ends" and job.held:
                     job.rate, job.waits = job.held, True
-                self._tell(self._report(job, event))
+                self._tell(job.report(event))
             if event or (job.rate is not None and now >= job.share_s):
                 job.share_s = now + self.slot_s
                 self._apply(job)
@@ -200,7 +200,7 @@ class Agent:
             self._pace_flows(self.flow)
         if now >= self._next_report:
             self._next_report = now + self._report_s
-            news = [report for job in self.jobs.values() if (report := self._report(job, "")) != job.told]
+            news = [report for job in self.jobs.values() if (report := job.report("")) != job.told]
             if news:
                 self._tell({"jobs": news, **self._cost()})
             for report in news:
@@ -239,15 +239,6 @@ class Agent:
         cost = {"waited_s": self.flow.waited_s, "decided_s": self.flow.decided_s}
         self.flow.waited_s, self.flow.decided_s = [], []
         return cost
-
-    def _report(self, job: Watched, event: str) -> Message:
-        seen = job.phases.pattern
-        return {
-            "job": job.name, "event": event, "talking": job.phases.talking, "sent": job.phases.sent,
-            "left": job.phases.left, "volume": job.phases.volume, "sockets": len(job.sockets),
-            "period_s": seen.period_s, "phase_s": seen.phase_s, "phases": seen.phases, "total": job.total,
-            "rdma": any(process.rdma for process in job.processes.values()),
-        }  # fmt: skip
 
     def scan(self) -> None:
         """Processes and connections that have come or gone."""
@@ -321,14 +312,11 @@ class Agent:
                 self.flow.end(job.name)
 
     def forget(self) -> None:
-        """Somebody else has set the rates of sockets: forget what we believe they are."""
-        self._tell({"again": True})
+        """Somebody else has set the rates of sockets: forget what we believe they are, too."""
         for job in self.jobs.values():
-            job.held, job.waits, job.rate = 0.0, False, None
             for remote in job.sockets.values():
                 remote.rate = None
-                if remote.original is not None:
-                    remote.pace(remote.original)
+        self.free()
 
     # Signs of life
 

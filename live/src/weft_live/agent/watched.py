@@ -54,6 +54,16 @@ class Watched:
                 waiting += waits
         return self.total, waiting
 
+    def report(self, event: str) -> Message:
+        """What the server is told of it."""
+        seen = self.phases.pattern
+        return {
+            "job": self.name, "event": event, "talking": self.phases.talking, "sent": self.phases.sent,
+            "left": self.phases.left, "volume": self.phases.volume, "sockets": len(self.sockets),
+            "period_s": seen.period_s, "phase_s": seen.phase_s, "phases": seen.phases, "total": self.total,
+            "rdma": any(process.rdma for process in self.processes.values()),
+        }  # fmt: skip
+
 
 class Reader:
     """Reads the sockets of jobs: all in one go where the kernel can do it (diag), else one by one."""

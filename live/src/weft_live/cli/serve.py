@@ -33,10 +33,11 @@ WorldOption = Annotated[
         "--world", help="Where jobs run: local (processes here, the default), slurm, testbed, or an installed one."
     ),
 ]
-ScenarioOption = Annotated[
+SiteArgument = Annotated[
     Path | None,
-    typer.Option("--scenario", metavar="FILE.toml", help="Take [cluster], [network] and [stack] from it."),
+    typer.Argument(metavar="[SCENARIO.toml]", help="Take [cluster], [network] and [stack] from it."),
 ]
+OldScenarioOption = Annotated[Path | None, typer.Option("--scenario", hidden=True)]  # until 0.3
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 MetricsOption = Annotated[
     str | None,
@@ -124,8 +125,8 @@ OutOption = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Wi
 
 
 def serve(
+    scenario: SiteArgument = None,
     world: WorldOption = None,
-    scenario: ScenarioOption = None,
     stack: StackOption = None,
     order: OrderOption = None,
     place: PlaceOption = None,
@@ -153,6 +154,7 @@ def serve(
     agents: AgentsOption = "",
     switches: SwitchesOption = "",
     option: OwnOption = None,
+    old_scenario: OldScenarioOption = None,
 ) -> None:
     """Schedule real jobs with a stack, until interrupted.
 
@@ -160,8 +162,11 @@ def serve(
     or is killed. The next server of the same folder takes them over. It must have the same stack, unless the first one
     failed before it began to serve. More is in docs/live.md and docs/slurm.md.
 
-    Example: weft serve --world slurm --stack srsf --dir /shared/weft --dry-run
+    Example: weft serve cluster.toml --world slurm --stack srsf --dir /shared/weft --dry-run
     """
+    if scenario is not None and old_scenario is not None:
+        raise InputError(f"serve: {scenario} and --scenario {old_scenario} both name a scenario; leave the option out")
+    scenario = scenario or old_scenario
     partitions = frozenset(filter(None, partition.split(",")))
     if setup:
         _setup(out, partitions, python)

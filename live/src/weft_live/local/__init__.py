@@ -127,10 +127,6 @@ class LocalWorld(LiveWorld[Task]):
             if task.stopping or task.cancelled:
                 task.attempt.stop(self._grace_s(task))
 
-    def attempt(self, job_id: str, number: int) -> Attempt:
-        """The attempt of that number: its folder is all there is to it."""
-        return Attempt(self.folder / "jobs" / job_id / str(number))
-
     # What the loop does
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:

@@ -53,7 +53,7 @@ class Command:
         )
 
 
-def placing(task: Task, record: Record | None, ahead_s: float, now: float) -> Command:
+def _placing(task: Task, record: Record | None, ahead_s: float, now: float) -> Command:
     """The command that sends a placement. A job that Slurm has put off is told that it may start now, by this machine's
     clock. If that is ahead of the controller's, only a job that has been put off is told so, and it starts later by the
     difference."""
@@ -68,7 +68,19 @@ def placing(task: Task, record: Record | None, ahead_s: float, now: float) -> Co
     return Command(Do.UPDATE, task.key, pin, go=now >= state.ready_s, begin=begin, again=again)
 
 
-def plain(task: Task, do: Do) -> Command:
+def commands(
+    doing: Iterable[tuple[Task, Do]], records: Mapping[str, Record], ahead_s: float, now: float
+) -> tuple[list[Command], list[str]]:
+    """What to do about jobs as commands, and jobs that are to be cancelled."""
+    doing = list(doing)
+    return [
+        _placing(task, records.get(task.key), ahead_s, now) if do is Do.UPDATE else _plain(task, do)
+        for task, do in doing
+        if do is not Do.CANCEL
+    ], [task.key for task, do in doing if do is Do.CANCEL]
+
+
+def _plain(task: Task, do: Do) -> Command:
     """Any other command."""
     pin = None if isinstance(task.state, Waits | Over) else task.state.at.pin
     return Command(do, task.key, pin, task.description.env.get("signal", "TERM"), again=task.starts > 1)

@@ -108,14 +108,16 @@ def cleared(tasks: Mapping[str, Task], something_ended: bool, now: float) -> lis
     return events
 
 
-def prioritised(tasks: Mapping[str, Task], snapshot: Snapshot, before: Standing | None, now: float) -> list[Event]:
-    """Jobs whose priority is not what it was: they are new, they have changed, or the standing of all has."""
+def prioritised(
+    tasks: Mapping[str, Task], due: Mapping[str, Task], snapshot: Snapshot, before: Standing | None, now: float
+) -> list[Event]:
+    """Jobs whose priority is not what it was: they are new or have changed (`due`), or the standing of all has."""
     standing = snapshot.standing
     if standing is None:
         return []
     anew = standing is not before
     events: list[Event] = []
-    for job_id, task in tasks.items():
+    for job_id, task in (tasks if anew else due).items():
         if anew or task.priority is None or task.key in snapshot.changed:
             record = snapshot.jobs.get(task.key)
             if record is not None:

@@ -15,13 +15,13 @@ from weft.model.job import Job
 from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
 from weft.model.reason import Why, because
 from weft.model.view import Fact, JobStatus, JobView, Spread
-from weft_live.attempt import Attempt, saved_in
+from weft_live.attempt import saved_in
 from weft_live.clock import Clock
 from weft_live.description import Description
 from weft_live.ending import Faults, pausing
 from weft_live.measured import SLACK_S, Doubts
 from weft_live.slurm.commands import Slurm
-from weft_live.slurm.hands import Command, Hands, Snapshot, placing, plain
+from weft_live.slurm.hands import Command, Hands, Snapshot, commands
 from weft_live.slurm.notes import Shift, Telling, make_folder, note, uid_of, write_gate
 from weft_live.slurm.priority import Standing
 from weft_live.slurm.reconcile import AGAIN_S, TRY_S, look, pauses, stop
@@ -113,10 +113,6 @@ class SlurmWorld(LiveWorld[Task]):
             task.seen = max(task.seen, min(step, task.job.iterations))
         task.seen = max(task.seen, task.saved)
         return task.seen
-
-    def attempt(self, job_id: str, number: int) -> Attempt:
-        """Where the tasks of that start report."""
-        return Attempt(self.folder / "jobs" / job_id / str(number))
 
     # What users ask
 
@@ -239,21 +235,18 @@ class SlurmWorld(LiveWorld[Task]):
         new = self._new(snapshot, now)
         due |= {event.job.id: self.tasks[event.job.id] for event in (*events, *new) if isinstance(event, Submitted)}
         events += new
-        all_anew = snapshot.standing is not self._standing
-        events += prioritised(self.tasks if all_anew else due, snapshot, self._standing, now)
+        events += prioritised(self.tasks, due, snapshot, self._standing, now)
         self._standing = snapshot.standing
         if now >= self._doubt_s:
             self._doubt_s = now + 1.0
-            running = [task for task in due.values() if type(task.state) is Runs]
-            events += [event for task in running for event in self._doubts(task, now)]
+            events += [e for task in due.values() if type(task.state) is Runs for e in self._doubts(task, now)]
         if self.why is not None and self.taker is not None:
             self._hands.tell(self._telling.look(self.tasks, self.why, self.taker.refused(), snapshot.jobs, now))
         return events
 
     def busy(self) -> bool:
         """Whether something may still happen without a decision."""
-        tasks = self.tasks.values()
-        return bool(self._arrivals) or any(type(task.state) is not Waits for task in tasks)
+        return bool(self._arrivals) or any(type(task.state) is not Waits for task in self.tasks.values())
 
     def next_time(self) -> float | None:
         """The next arrival; looks come by themselves."""
@@ -309,8 +302,8 @@ class SlurmWorld(LiveWorld[Task]):
         progress = self.observed(task.job.id, self.attempt(task.job.id, task.starts).progress())
         left, ran_s = task.job.iterations - task.saved, now - task.started_s
         gated_s = self.speeds.alone_s(task.job, task.gpus) if task.gate is not None else 0.0
-        said = task.description
-        return [*task.doubts.look(task.job, said, progress, left, iteration_s, ran_s, now, self.slack_s, gated_s)]
+        claims = task.job, task.description, progress, left, iteration_s
+        return [*task.doubts.look(*claims, ran_s, now, self.slack_s, gated_s)]
 
     def judge(self, task: Task, record: Record | None, now: float) -> Look:
         """What has become of a job, and what to do about it."""
@@ -395,14 +388,8 @@ class SlurmWorld(LiveWorld[Task]):
             task.state = seen.state
             first.append((task, seen.do))
         doing = [*first, *doing]
-        cancels = [task.key for task, do in doing if do is Do.CANCEL]
         soon = bool(wanted) or any(isinstance(task.state, Starts | Stops | Ends) for task in self._active)
-        commands = [
-            placing(task, self._records.get(task.key), self._ahead_s, now) if do is Do.UPDATE else plain(task, do)
-            for task, do in doing
-            if do is not Do.CANCEL
-        ]
-        number = self._hands.give(commands, cancels, soon)
+        number = self._hands.give(*commands(doing, self._records, self._ahead_s, now), soon)
         for task, _ in doing:
             self._commanded[task.job.id] = number
 

@@ -1,9 +1,12 @@
-"""first-fit and random: places that only ask which GPUs have room; with `NAME:shared` a GPU may have several jobs."""
+"""first-fit and random: places that only ask which GPUs have room; with `NAME:shared` a GPU may have several jobs.
+
+The Ada-SRSF paper (section V) calls `first-fit:shared` FF and `random:shared` RAND.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -50,14 +53,6 @@ class FirstFit(Fitting):
         return tuple(fit[:gpus].tolist())
 
 
-@dataclass(eq=False)
-class FF(FirstFit):
-    """`ff`: `first-fit:shared` under the name it has in the Ada-SRSF paper (section V)."""
-
-    name = "ff"
-    shares_gpus: bool = field(default=True, init=False)
-
-
 class RandomPlace(Fitting):
     """Free GPUs drawn at random; with `random:shared` GPUs with enough memory left.
 
@@ -68,13 +63,6 @@ class RandomPlace(Fitting):
 
     def choose(self, view: ClusterView, job: JobView, gpus: int, fit: Ints) -> Placement:
         """Whatever the lot says; ranks follow the numbers of the GPUs."""
-        drawn = view.rng(f"{self.name}:{job.id}").choice(fit, gpus, replace=False)
+        lot = "rand" if self.shares_gpus else self.name  # as in 0.1, where it was a policy of its own
+        drawn = view.rng(f"{lot}:{job.id}").choice(fit, gpus, replace=False)
         return tuple(sorted(drawn.tolist()))
-
-
-@dataclass(eq=False)
-class Rand(RandomPlace):
-    """`rand`: `random:shared` under the name it has in the Ada-SRSF paper."""
-
-    name = "rand"
-    shares_gpus: bool = field(default=True, init=False)

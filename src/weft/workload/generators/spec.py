@@ -59,7 +59,8 @@ class WorkloadSpec(BaseModel):
     load: Positive | None = Field(
         None,
         le=100,
-        description="Average fraction of busy GPUs (poisson, bursty: 0.9 by default). "
+        description="GPU time that jobs take alone on the network over what the cluster has while they arrive "
+        "(poisson, bursty: 0.9 by default). "
         "With a trace: its arrival times are stretched to reach it.",
     )
     models: list[str] | dict[str, NotNegative] = Field(

@@ -1,4 +1,4 @@
-"""tcp: what congestion control makes of links with finite buffers; equal: single flows, fairly shared.
+"""tcp: what congestion control makes of links with finite buffers; fair-flows: single flows, fairly shared.
 
 `tcp:cubic`, `tcp:reno`, `tcp:dctcp`, `tcp:dctcp-ecn` and `tcp:bbr` are fluid models: every flow has a window, which
 grows by slow start and then by a part of a segment every round trip; flows that queue at one link have rates in
@@ -34,7 +34,7 @@ NOT_BY_LOSS = ("bbr", "dctcp-ecn")  # they do not slow down for a packet that is
 class Equal(Pace):
     """Rings and parameter servers as single flows that keep step, and no scheduling at all."""
 
-    name = "equal"
+    name = "fair-flows"
     steers = True
 
     def transport(self, packet_loss: float = 0.0) -> Transport:
