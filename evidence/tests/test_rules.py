@@ -1,7 +1,10 @@
 """The rules of verdicts, held over the claims of all papers."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -137,6 +140,32 @@ def test_pages_say_what_the_records_say() -> None:
     assert {ROOT / "docs" / "papers" / f"{folder_of(paper).name}.md" for paper in PAGES} <= set(shown)
     for page in shown:
         assert filled(page.read_text("utf-8")) == page.read_text("utf-8"), page.name
+
+
+SHORT = sorted((ROOT / "docs" / "papers").glob("*/README.md"))
+
+
+@pytest.mark.parametrize("page", SHORT, ids=lambda page: page.parent.name)
+def test_a_page_of_five_minutes_is_short_and_has_its_parts(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert len(text.split()) <= 1200
+    assert re.findall(r"^## (What holds|Run it|What was set up|What is missing)$", text, re.MULTILINE) == [
+        "What holds", "Run it", "What was set up", "What is missing",
+    ]  # fmt: skip
+    assert len(re.findall(r"^!\[", text, re.MULTILINE)) == 1
+    assert all(text.count(f"<!-- {part} ") == 1 for part in ("sentence", "headlines", "counts"))
+    assert text.index("<!-- sentence") < text.index("## What holds") < text.index("<!-- headlines")
+
+
+@pytest.mark.parametrize("room", ["cassini", "ada_srsf", "flows", "titan", "dally"])
+def test_a_misspelt_study_is_refused_before_anything_is_run_or_written(
+    room: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path: path.read_bytes() for path in (ROOT / "docs" / "papers").rglob("*.json")}
+    monkeypatch.setattr("sys.argv", ["experiments", "lops"])
+    with pytest.raises(SystemExit, match="there is no study lops"):
+        import_module(f"weft_evidence.{room}.experiments").main()
+    assert before == {path: path.read_bytes() for path in (ROOT / "docs" / "papers").rglob("*.json")}
 
 
 def test_an_effect_needs_its_side() -> None:

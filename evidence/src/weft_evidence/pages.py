@@ -8,9 +8,11 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.errors import near
 from weft_evidence import claims_of, papers
 from weft_evidence.checks import FEWEST_SEEDS, judge, verdict_of
 from weft_evidence.claims import Measured, Reproduction
@@ -86,7 +88,30 @@ def blocks(paper: str) -> dict[str, str]:
         f"counts {paper}": f"{found.counts}.",
         f"sentence {paper}": f"**{found.sentence}**",
         f"headlines {paper}": "\n".join(lines),
+        **({"loops": loops_table()} if paper == "cassini" else {}),
     }
+
+
+def asked_for(known: Iterable[str]) -> list[str]:
+    """Studies named on the command line (none: all). One that does not exist is refused first."""
+    names = list(known)
+    for name in sys.argv[1:]:
+        if name not in names:
+            raise SystemExit(f"there is no study {name}{near(name, get_close_matches(name, names), ', '.join(names))}")
+    return sys.argv[1:] or names
+
+
+def loops_table() -> str:
+    """Rings of jobs in docs/papers/cassini.md, a line for each number of jobs."""
+    rows = json.loads((folder_of("cassini") / "studies.json").read_text(encoding="utf-8"))["loops"]
+    lines = ["| jobs | part of the iteration sent | each link alone | consensus | unshifted |", "|---|---|---|---|---|"]
+    for jobs in dict.fromkeys(row["jobs"] for row in rows):
+        mine = [row for row in rows if row["jobs"] == jobs]
+        cells = [
+            " / ".join(f"{row[key]:.3g}" for row in mine) for key in ("duty", "best_alone", "consensus", "unshifted")
+        ]
+        lines.append(f"| {jobs} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def filled(text: str) -> str:

@@ -19,7 +19,7 @@ from unittest.mock import patch
 import numpy as np
 
 from weft.policies.place import lwf
-from weft_evidence.pages import ROOT, rounded, save_figure, write_claims
+from weft_evidence.pages import ROOT, asked_for, rounded, save_figure, write_claims
 
 if TYPE_CHECKING:
     from weft.model.plan import Placement
@@ -53,13 +53,13 @@ def main() -> None:
 
     FOLDER.mkdir(parents=True, exist_ok=True)
     numbers: dict[str, Any] = json.loads(NUMBERS.read_text(encoding="utf-8")) if NUMBERS.exists() else {}
-    asked = sys.argv[1:]
-    for name in [n for n in asked if n in SWEEPS] or ([] if asked else list(SWEEPS)):
+    asked = asked_for([*SWEEPS, "figures"])
+    for name in [n for n in asked if n in SWEEPS]:
         with TemporaryDirectory() as folder:
             numbers[name] = rounded(run_sweep(SWEEPS[name], Path(folder), SEEDS))
         NUMBERS.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
         print(f"ran {name}", file=sys.stderr)
-    if not asked or "figures" in asked:
+    if "figures" in asked:
         _figures()
     for name, rows in numbers.items():
         _draw(name, rows)

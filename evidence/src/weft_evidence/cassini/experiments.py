@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from weft_evidence.pages import ROOT, rounded, save_figure, write_claims
+from weft_evidence.pages import ROOT, asked_for, rounded, save_figure, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "cassini"
 NUMBERS = FOLDER / "studies.json"
@@ -30,7 +30,7 @@ def main() -> None:
             write_claims(reproduce("cassini", Request(seeds=5)).claims, FOLDER)
         return
     numbers: dict[str, Any] = json.loads(NUMBERS.read_text(encoding="utf-8")) if NUMBERS.exists() else {}
-    for name in sys.argv[1:] or list(STUDIES):
+    for name in asked_for(STUDIES):
         with kept():  # a study that is interrupted goes on from the runs that it had finished
             numbers[name] = rounded(STUDIES[name]())
         NUMBERS.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")

@@ -43,7 +43,7 @@ from weft_evidence.dally.beyond import (
 from weft_evidence.dally.latency import SHAPES
 from weft_evidence.dally.runs import POISSON
 from weft_evidence.dally.shapes import DALLY, calibrated_profile, factor
-from weft_evidence.pages import ROOT, write_claims
+from weft_evidence.pages import ROOT, asked_for, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "dally"
 SEEDS = (0, 1, 2)
@@ -177,7 +177,7 @@ def main() -> None:
             request = Request(seeds=len(SEEDS), workers=1, claims=_needing_only(sys.argv[2:]))
             write_claims(reproduce("dally", request).claims, FOLDER)
         else:
-            _tables(sys.argv[1:])
+            _tables()
 
 
 def _needing_only(experiments: Sequence[str]) -> tuple[str, ...]:
@@ -188,13 +188,13 @@ def _needing_only(experiments: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name, mine in needed.items() if mine <= set(experiments))
 
 
-def _tables(asked: Sequence[str]) -> None:
+def _tables() -> None:
     tables = {
         "moves": (MOVES, "batch-16"), "quick": (MOVES, "batch-8"), "leases": (LEASES, "batch-8"),
         "gandiva": (GANDIVAS, "batch-8"), "timers": (RULES, "batch-8"), "tiresias": (TIRESIASES, "batch-8"),
         "two-racks": (TWO_RACKS, "batch-2"),
     }  # fmt: skip
-    asked = asked or [*tables, "factors", "sooner", "order", "together", "queues", "latencies", "contention"]
+    asked = asked_for([*tables, "factors", "sooner", "order", "together", "queues", "latencies", "contention"])
     if "factors" in asked:
         print(f"\nfactors, Table I\n\n{factors()}", flush=True)
     for name, (stacks, experiment) in tables.items():

@@ -30,7 +30,7 @@ from weft_evidence.claims import Measured, Request
 from weft_evidence.flows.beyond import AGAINST, EVEN, WHERE
 from weft_evidence.flows.lab import delivered_alone
 from weft_evidence.flows.runs import FlowRuns, Setting, interval, others_more, others_more_together, saved
-from weft_evidence.pages import ROOT, save_figure, write_claims
+from weft_evidence.pages import ROOT, asked_for, save_figure, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "flow-scheduling"
 TOGETHER = ("mcs", "fair", "shortest")
@@ -131,6 +131,7 @@ def main() -> None:
             for line in patient_table(Request(seed=first, seeds=n, workers=1), WHERE):
                 print(line, flush=True)
         return
+    asked_for(["claims", "uncontended", "patient"] if sys.argv[1:] else [])
     FOLDER.mkdir(parents=True, exist_ok=True)
     whole = sys.argv[1:] == ["claims"]
     with kept():

@@ -34,7 +34,7 @@ from weft_evidence import reproduce
 from weft_evidence.checks import judge
 from weft_evidence.claims import Request
 from weft_evidence.machines import machine_use, profit_rate, total
-from weft_evidence.pages import ROOT, write_claims
+from weft_evidence.pages import ROOT, asked_for, write_claims
 from weft_evidence.titan import CLAIMS, Part
 from weft_evidence.titan.runs import DEALT, HD, STACKS, TraceRun, bytes_between, measured, on_testbed, scenario
 
@@ -302,6 +302,7 @@ def main() -> None:
             for line in lines(int(asked[1]) if asked[1:] else None):
                 print(line, flush=True)
     else:
+        asked_for(["claims", "unstated", "arriving", "profit", "readings", "accuracy"] if asked else [])
         print(accuracy() if asked == ["accuracy"] else inside())
 
 

@@ -9,7 +9,6 @@ on these seeds. With WEFT_TRACES the jobs of dally are drawn from the authors' b
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
@@ -19,7 +18,7 @@ from weft.policies.order.weft import Outlook, Weft
 from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
 from weft_evidence.dally.runs import scenario as dally
-from weft_evidence.pages import ROOT
+from weft_evidence.pages import ROOT, asked_for
 
 _DEMO = ROOT / "examples" / "demo.toml"
 
@@ -57,7 +56,7 @@ def measured(place: str) -> tuple[float, float]:
 
 def main() -> None:
     """Print one table."""
-    places = sys.argv[1:] or list(PLACES)
+    places = asked_for(PLACES)
     print("| | " + " | ".join(f"{place}, {PLACES[place][1][0]} to {PLACES[place][1][-1]}" for place in places) + " |")
     print("|---|" + "---:|" * len(places))
     whole = {place: measured(place) for place in places}
