@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from math import ceil, inf
 from re import sub
 
+from weft.core.layered import Layered
 from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
 from weft.model.profile import Profile
@@ -18,6 +19,7 @@ from weft.network.cost import CostModel
 from weft.network.topologies import Cable, Machine, Via
 from weft.network.topologies import build_cluster as build_topology
 from weft.network.topologies.files import read_topology
+from weft.policies.order.limited import Limited, Limits
 from weft.scenario.costs import build_cost
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
@@ -82,7 +84,23 @@ def build_stack(scenario: Scenario, layers: Layers) -> Stack:
     A file with a policy is looked for in the working folder, or else beside the scenario.
     """
     with files_from(scenario.folder):
-        return _stack(scenario, layers)
+        return _limited(_stack(scenario, layers), scenario)
+
+
+def _limited(stack: Stack, scenario: Scenario) -> Stack:
+    limits = _limits(scenario)
+    if limits is None:
+        return stack
+    if not isinstance(stack.planner, Layered):
+        raise ScenarioError(
+            f"{scenario.where}: limits belong to an order, and stack {stack.name} decides order and place at once; "
+            "leave one of them out"
+        )
+    return replace(stack, planner=Layered(Limited(stack.planner.order, limits), stack.planner.place))
+
+
+def _limits(scenario: Scenario) -> Limits | None:
+    return None if scenario.limits is None else Limits(**scenario.limits.model_dump())
 
 
 def _stack(scenario: Scenario, layers: Layers) -> Stack:
@@ -138,6 +156,7 @@ def build_workload(
             scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s, rescaled
         )
         _check_jobs(workload, cluster, network.cost)
+        _check_limits(workload, _limits(scenario))
         _check_outages(scenario.run.outages, [server.name for server in cluster.servers])
     return workload
 
@@ -161,6 +180,12 @@ def _check_jobs(workload: Workload, cluster: Cluster, cost: CostModel | None) ->
                 f"workload.models: {job.model} on {job.gpus} GPUs needs {needs:.3g} GB of each, they have {there:g}; "
                 "leave it out, or raise cluster.gpu_memory_gb"
             )
+
+
+def _check_limits(workload: Workload, limits: Limits | None) -> None:
+    for job in workload.jobs if limits is not None else ():
+        if limits is not None and (why := limits.held(()).refuses(job, job.gpus)):
+            raise ScenarioError(f"limits: job {job.id} wants {job.gpus} GPUs and can never start: {why}; raise that")
 
 
 def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:

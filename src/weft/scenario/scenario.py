@@ -12,7 +12,15 @@ from pydantic import Field, PrivateAttr
 
 from weft.errors import ScenarioError, quoted
 from weft.scenario.problems import checked, read_toml
-from weft.scenario.sections import ClusterSection, Count, NetworkSection, RunSection, Section, StackSection
+from weft.scenario.sections import (
+    ClusterSection,
+    Count,
+    LimitsSection,
+    NetworkSection,
+    RunSection,
+    Section,
+    StackSection,
+)
 from weft.workload.generators.spec import WorkloadSpec
 
 
@@ -29,6 +37,7 @@ class Scenario(Section):
     cluster: ClusterSection
     workload: WorkloadSpec
     stack: StackSection | None = None
+    limits: LimitsSection | None = None
     network: NetworkSection = Field(default_factory=NetworkSection)
     run: RunSection = Field(default_factory=RunSection)
     compare: CompareSection | None = None

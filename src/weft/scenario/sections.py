@@ -122,6 +122,20 @@ class ClusterSection(Section):
         return self
 
 
+class LimitsSection(Section):
+    """What users and queues may hold at once, under any order. A job over a limit waits and blocks nobody."""
+
+    per_user: Count | None = Field(None, description="GPUs that the jobs of one user may hold together.")
+    users: dict[str, Count] = Field(default_factory=dict, description="The same for single users: {alice = 8}.")
+    per_queue: Count | None = Field(None, description="GPUs that the jobs of one queue (`vc`) may hold together.")
+    queues: dict[str, Count] = Field(default_factory=dict, description="The same for single queues: {research = 64}.")
+    quotas: dict[str, Count] = Field(
+        default_factory=dict,
+        description="GPUs of queues that lend each other what they do not use: {a = 32, b = 16}.",
+    )
+    borrow: bool = Field(True, description="Whether queues with a quota may borrow from each other.")
+
+
 class StackSection(Section):
     """A named stack, or its layers one by one; a layer beside a name replaces that layer."""
 

@@ -11,6 +11,7 @@ from weft.core.stack import Stack
 from weft.model.view import Fact
 from weft.policies.interleave.base import NoInterleave
 from weft.policies.order.base import Order
+from weft.policies.order.limited import Limited
 from weft.policies.order.weft import Weft as WeftOrder
 from weft.policies.pace.admission import Fair
 from weft.policies.pace.weft import Weft as WeftPace
@@ -41,6 +42,8 @@ def suited(stack: Stack, can: Capabilities, facts: frozenset[Fact]) -> tuple[Sta
 
 
 def _order(order: Order, can: Capabilities, facts: frozenset[Fact], left_out: list[str]) -> Order:
+    if isinstance(order, Limited):
+        return Limited(_order(order.order, can, facts, left_out), order.limits)
     if not isinstance(order, WeftOrder):
         return order
     order, lines = order.suited(facts, can.resizing)

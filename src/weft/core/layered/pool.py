@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 
@@ -49,36 +49,68 @@ class Outcome:
         return job
 
 
+class Within:
+    """The limits of a ranking while its claims are served."""
+
+    def __init__(self, view: ClusterView, ranking: Ranking, outcome: Outcome) -> None:
+        self.view, self.outcome = view, outcome
+        self.held = None if ranking.limits is None else ranking.limits.held(view.running.values())
+
+    def allows(self, claim: Claim) -> bool:
+        """Whether a claim may be served; a waiting job that may not is told why."""
+        if self.held is None:
+            return True
+        self.held.without(self.outcome.leaving, self.view.running)
+        running = self.view.running.get(claim.job)
+        if running is not None:
+            return claim.gpus <= len(running.gpus) or not self.held.refuses(running.job, claim.gpus - len(running.gpus))
+        why = self.held.refuses(self.outcome.waiting(self.view, claim).job, claim.gpus)
+        if why:
+            self.outcome.declined.append(Declined(claim.job, why))
+        return not why
+
+    def served(self, claim: Claim) -> None:
+        """It was served, if it was: what its job holds more than before counts from now on."""
+        if self.held is not None and claim.job in self.outcome.placed:
+            before = self.view.running.get(claim.job)
+            job = self.view.waiting[claim.job].job if before is None else before.job
+            self.held.take(job, len(self.outcome.placed[claim.job]) - (0 if before is None else len(before.gpus)))
+
+
 def serve_pool(view: ClusterView, ranking: Ranking, place: Place, ask: Ask, state: State, once: bool) -> Outcome:
     """Serve claims, best first, from the free GPUs and those of the released jobs (see `order.base.Ranking`).
 
     If the claims are read `once` only, the view need not even produce those that could not be served.
     """
     pool = _Pool(view, ranking.released, place, ask, Outcome(state))
+    within = Within(view, ranking, pool.outcome)
     if once and not (ranking.strict or place.shares_gpus) and isinstance(view, View):
         view.limit(pool.passes, place.alike)
         try:
-            _serve_each(pool, ranking)
+            _serve_each(pool, ranking, within)
         finally:
             view.limit(None)
     else:
-        _serve_each(pool, ranking)
+        _serve_each(pool, ranking, within)
     if not (ranking.told or ranking.strict):
         if not (view.running or pool.outcome.placed):
-            pool.serve_unclaimed()
+            pool.serve_unclaimed(within)
         pool.turn_away()
     for name in sorted(pool.out):  # not claimed, or claimed after the pool was empty
         pool.again(view.running[name], Claim(name, len(view.running[name].gpus)), may_move=False)
     return pool.outcome
 
 
-def _serve_each(pool: _Pool, ranking: Ranking) -> None:
+def _serve_each(pool: _Pool, ranking: Ranking, within: Within) -> None:
     for claim in ranking.claims:
         job = pool.view.running.get(claim.job)
         if job is not None:
-            pool.again(job, claim)
+            pool.again(job, claim if within.allows(claim) else replace(claim, gpus=len(job.gpus)))
+        elif not within.allows(claim):
+            continue
         elif not pool.admit(claim) and ranking.strict:
             break
+        within.served(claim)
         if ranking.told and not (pool.out or pool.taker):
             break  # nothing is on offer that has not been declined before
         if pool.hopeless and not ranking.strict:
@@ -127,13 +159,16 @@ class _Pool:
         """Whether a job would be turned away without being asked about: what is left only shrinks."""
         return gpus > self._n_free() or (bool(self._refused) and (job.job.gpus, self.alike(job)) in self._refused)
 
-    def serve_unclaimed(self) -> None:
+    def serve_unclaimed(self, within: Within) -> None:
         """On an idle cluster where no claim could be served: whoever the order has not claimed, because it meant the
         GPUs for jobs that find no place, for which place may keep GPUs. Otherwise all would wait for each other."""
         declined = {answer.job for answer in self.outcome.declined}
         for job in list(self.view.waiting.values()):
             if job.id not in declined and job.id not in self.outcome.placed:
-                self.admit(Claim(job.id, job.job.gpus, "nobody else can start"))
+                claim = Claim(job.id, job.job.gpus, "nobody else can start")
+                if within.allows(claim):
+                    self.admit(claim)
+                    within.served(claim)
 
     def turn_away(self) -> None:
         """Decline every waiting job that has neither been answered nor been told why it waits: it wanted more than

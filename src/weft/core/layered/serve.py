@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
-from weft.core.layered.pool import Ask, Outcome, serve_pool
+from weft.core.layered.pool import Ask, Outcome, Within, serve_pool
 from weft.core.occupancy import Draft
 from weft.core.table import memory_of, shape_of
 from weft.core.view import View
@@ -49,14 +50,19 @@ def serve(
 
 
 def _serve_each(service: _Service, ranking: Ranking, claims: Iterator[Claim]) -> Outcome:
+    within = Within(service.view, ranking, service.outcome)
     for claim in claims:
         if ranking.preemptive and claim.job in service.view.running:
-            service.keep(claim)
+            service.keep(claim if within.allows(claim) else replace(claim, anew=False))
+            within.served(claim)
             continue
         if service.full():
             service.turn_away(claim)
             break
+        if not within.allows(claim):
+            continue
         served = service.could_fit(claim) and service.admit(claim)
+        within.served(claim)
         if ranking.strict and not served:
             break
     return service.outcome

@@ -5,11 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from weft.model.plan import State
 from weft.model.policy import Policy
 from weft.model.reason import Why
 from weft.model.view import ClusterView, JobView
+
+if TYPE_CHECKING:
+    from weft.policies.order.limited import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class Ranking:
     wake_s: float | None = None
     pooled: bool = False
     cap: Cap | None = None  # how many jobs a user's jobs may displace; set by the planner, not by the order
+    limits: Limits | None = None  # what users and queues may hold; set by `order.limited`
     released: frozenset[str] = frozenset()
     told: bool = False
 
