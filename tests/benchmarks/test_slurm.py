@@ -12,13 +12,23 @@ def test_only_the_time_beside_free_gpus_is_in_vain() -> None:
     assert _in_vain_s(lives) == [1.0, 0.5, 0.25]
 
 
-@pytest.mark.engine
-def test_quick_figures() -> None:
+def quick() -> dict[str, float]:
     if why := missing():
         missing_engine(f"Slurm ({why})")
-    figures = load("slurm")(True, print)
+    return load("slurm")(True, print)
+
+
+@pytest.mark.engine
+def test_quick_figures() -> None:
+    figures = quick()
     assert figures["jobs"] == 24
     assert 0 < figures["decision_p50_s"] <= figures["decision_p99_s"]
     assert 0 < figures["wait_in_vain_max_s"] <= figures["wait_max_s"]
-    assert figures["wait_in_vain_max_s"] <= 4.0, "2 s on a quiet machine, twice that here"
-    assert figures["decision_cpu_p99_s"] <= 0.05, "of CPU: that others use the machine does not count"
+
+
+@pytest.mark.engine
+@pytest.mark.alone
+def test_quick_figures_are_those_of_the_page() -> None:
+    figures = quick()
+    assert figures["wait_in_vain_max_s"] <= 4.0, "2 s on a quiet machine"
+    assert figures["decision_cpu_p99_s"] <= 0.05

@@ -1,4 +1,5 @@
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from weft.model.events import Submitted
 from weft.model.plan import Placement
 from weft.policies.place.base import Place
 from weft.policies.place.best_fit import BestFit
-from weft.policies.place.fitting import FF, FirstFit, RandomPlace
+from weft.policies.place.fitting import FirstFit, RandomPlace
 from weft.policies.place.pattern import bytes_across, kind_of, pattern_of
 from weft.stacks import resolve
 from weft.testing import check_place, toy_cluster, toy_job
@@ -37,8 +38,8 @@ def across(gpus: Placement, collective: str = "halving-doubling") -> float:
     return bytes_across(pattern_of(kind), CLUSTER.server_of_gpu[list(gpus)].tolist())
 
 
-@pytest.mark.parametrize("inner", [BestFit, RandomPlace, FF])
-def test_conforms(inner: type[Place]) -> None:
+@pytest.mark.parametrize("inner", [BestFit, RandomPlace, lambda: FirstFit(shares_gpus=True)])
+def test_conforms(inner: Callable[[], Place]) -> None:
     check_place(lambda: Dealt(inner()), range(3))
 
 
