@@ -134,7 +134,7 @@ def test_compare_on_the_command_line(tmp_path: Path, capsys: Capture) -> None:
     options = ["--stack", "fifo", "--stack", "srsf", "--seeds", "2", "--workers", "1"]
     assert cli(["compare", str(path), *options, "--json", "--report", str(report)]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert set(shown) == {"scenario", "seeds", "intervals", "stacks"}
+    assert set(shown) == {"scenario", "seeds", "intervals", "stacks", "bound"}
     assert shown["seeds"] == [1, 2]
     first, second = shown["stacks"]
     assert first["ratio_to_first"]["jct_mean_s"] == {"mean": 1.0, "ci95": [1.0, 1.0]}

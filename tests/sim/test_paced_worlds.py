@@ -178,7 +178,7 @@ def test_what_a_network_does_not_allow_is_refused() -> None:
         ({"sharing": "ideal"}, 'network.sharing "ideal"'),
         ({"cost": "tiers", "table": "themis"}, 'network.cost "tiers"'),
     ):
-        for pace in ("flow", "equal", "mcs"):
+        for pace in ("flow", "fair-flows", "mcs"):
             refused = f"pace {pace} needs single flows on links, and {words} has none"
             with pytest.raises(StackError, match=refused):
                 weft.simulate({**scene, "network": network}, pace=pace)
@@ -203,8 +203,8 @@ def test_why_nothing_is_skipped_is_said() -> None:
         found[pace.name, bool(network.foreign)] = (world.why_exact, world.engine.spec.skip)
     assert found == {
         ("flow", False): ("the rates of pace flow have a memory", False),
-        ("equal", True): ("foreign traffic never repeats", False),
-        ("equal", False): ("", True),
+        ("fair-flows", True): ("foreign traffic never repeats", False),
+        ("fair-flows", False): ("", True),
     }
     cluster, stack = toy_cluster(2, 2, 1), Stack("x", resolve("fifo").planner, pace=Flow())
     told = [simulate(cluster, jobs, stack, run=RunSpec(exact=exact)).notes for exact in (True, False)]

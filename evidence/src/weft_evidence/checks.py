@@ -95,14 +95,11 @@ def saving(what: str, published: float, stack: str, other: str, metric: str = "j
 
 def times(what: str, published: float, stack: str, other: str, metric: str) -> Check:
     """A metric over that of another stack at the same seed."""
-    return Check(
-        what,
-        published,
-        "x",
-        (stack, other),
-        lambda runs: runs.ratio(stack, other, metric),
-        on_that_side(1.0),
-    )
+
+    def ratio(runs: Runs) -> Measured:
+        return runs.ratio(stack, other, metric)
+
+    return Check(what, published, "x", (stack, other), ratio, on_that_side(1.0))
 
 
 def order(what: str, stacks: Sequence[str], metric: str = "jct_mean_s") -> Check:

@@ -53,7 +53,7 @@ def test_one_claim_alone_moves_with_the_seed(at_seed_0: tuple[Reproduction, obje
     assert gpu_shares(alone).mean() == pytest.approx(summary(alone)["gpu_utilisation"])
     assert set(first.to_dict()) == {
         "id", "what", "published", "measured", "ci95", "unit", "verdict", "holds", "scenario", "command", "seeds",
-        "released", "cross_traffic_percent",
+        "released", "cross_traffic_percent", "kind", "headline",
     }  # fmt: skip
 
 

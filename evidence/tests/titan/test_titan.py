@@ -203,7 +203,8 @@ def test_the_plot_has_every_placer_that_can_run() -> None:
     from weft.stacks.registry import names
 
     forms = {"titan:plus", "titan:printed", "dealt:elasticflow"}
-    assert set(placers(FEW_JOBS)) | STACKED == set(names("place")) | forms
+    piles = {"first-fit:shared", "random:shared"}
+    assert set(placers(FEW_JOBS)) | STACKED == set(names("place")) | forms | piles
     alone = {name for name in names("place") if not resolve("fifo", place=name).planner.shares_gpus}
     assert set(placers(SHOWN_JOBS)) == alone | forms
 

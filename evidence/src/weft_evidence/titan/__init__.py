@@ -307,14 +307,8 @@ CLAIMS: dict[str, _Check] = {
     **_places("exp-1.machine-hours-2", "Titan's place by machine hours", 1.0, "trace-2", "machine_hours"),
     **{
         f"exp-5.over-{over}": _bed(
-            f"VGG-16, 8 workers: machine hours, Titan under {over}",
-            value,
-            "%",
-            lambda a, b: 100.0 * (1.0 - a.machine_hours / b.machine_hours),
-            "vgg16",
-            8,
-            over,
-            0.0,
+            f"VGG-16, 8 workers: machine hours, Titan under {over}", value, "%",
+            lambda a, b: 100.0 * (1.0 - a.machine_hours / b.machine_hours), "vgg16", 8, over, 0.0,
         )
         for over, value in _both(PUBLISHED["machine_hours"]).items()
     },
