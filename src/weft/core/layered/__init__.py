@@ -35,7 +35,7 @@ class Layered(Planner):
         self.order = order
         self.place = place
         self._shaped = Shaped(place)
-        self._cap: tuple[int, float] | None = None
+        self._cap: tuple[float, float] | None = None
         self.name = f"{order.name}/{place.name}"
         self.needs = order.needs | place.needs
         self.shares_gpus = place.shares_gpus
