@@ -104,6 +104,9 @@ class Pieces:
         self.profiles: list[dict[str, Any]] = []
         self.sizes: list[int] = []
 
+    def meta(self, name: str) -> str | None:
+        return None
+
     def keep(self, changes: Changes, *_: object) -> None:
         self.small = changes.small
         self.jobs.update(changes.jobs)
