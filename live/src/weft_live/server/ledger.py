@@ -303,6 +303,11 @@ class Ledger:
             for r, said in zip(rows, _values(r[3] for r in rows), strict=True)
         ]
 
+    def said(self, job_id: str) -> Description:
+        """A job as submitted."""
+        (said,) = self._db.execute("SELECT description FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        return Description.known(json.loads(said))
+
     def check(self) -> list[str]:
         """What is wrong with it, if something is."""
         try:
