@@ -157,6 +157,12 @@ def test_a_page_of_five_minutes_is_short_and_has_its_parts(page: Path) -> None:
     assert text.index("<!-- sentence") < text.index("## What holds") < text.index("<!-- headlines")
 
 
+def test_the_page_about_everything_fits_one_page() -> None:
+    text = (ROOT / "docs" / "summary.md").read_text("utf-8")
+    assert sum(any(sign.isalnum() for sign in word) for word in text.split()) <= 400
+    assert re.findall(r"papers/([a-z-]+)/README", text) == [folder_of(paper).name for paper in PAGES]
+
+
 @pytest.mark.parametrize("room", ["cassini", "ada_srsf", "flows", "titan", "dally"])
 def test_a_misspelt_study_is_refused_before_anything_is_run_or_written(
     room: str, monkeypatch: pytest.MonkeyPatch
