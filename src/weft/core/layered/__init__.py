@@ -15,6 +15,7 @@ from weft.errors import DecisionError
 from weft.model.plan import Candidate, Plan, State
 from weft.model.view import ClusterView, JobView
 from weft.policies.order.base import Cap, Claim, Order, Ranking
+from weft.policies.order.limited import Limited, Limits
 from weft.policies.place.base import Place
 from weft.policies.planners.base import Planner
 
@@ -67,6 +68,10 @@ class Layered(Planner):
     def cap_preemptions(self, most: int, window_s: float) -> None:
         """See Planner. Jobs that give way count; jobs whose lease is over do not."""
         self._cap = (most, window_s)
+
+    def limited(self, limits: Limits) -> Planner:
+        """Within limits, which the order hands on."""
+        return Layered(Limited(self.order, limits), self.place)
 
     def refuse_priorities(self) -> None:
         """Never raises: every order respects priorities through `waiting_by`, and the conformance suite checks that it
