@@ -10,6 +10,7 @@ from weft.core.decide import Amended
 from weft.core.layered.alternatives import alternatives
 from weft.core.layered.even import Shaped
 from weft.core.layered.pool import Outcome
+from weft.core.layered.reclaim import owners_first, reclaim, reclaims
 from weft.core.layered.serve import serve
 from weft.errors import DecisionError
 from weft.model.plan import Candidate, Plan, State
@@ -56,6 +57,9 @@ class Layered(Planner):
         caused = self._caused(view, state)
         if self._cap is not None and ranking.preemptive:
             ranking = replace(ranking, cap=Cap(self._cap[0], {user: len(times) for user, times in caused.items()}))
+        back = reclaims(ranking)
+        if back:
+            ranking = owners_first(view, ranking, state.get("owners", ()))
         if n > 1:
             ranking = replace(ranking, claims=_Tape(ranking.claims))  # read again for each alternative
         outcome = serve(view, ranking, self._shaped, state["place"], once=n == 1)
@@ -63,7 +67,25 @@ class Layered(Planner):
         if n > 1 and outcome.placed:
             outcomes += alternatives(view, ranking, self._shaped, state["place"], outcome, n - 1)
         ask_s = state.get("ask_s") if ranking.told else None
-        return [self._candidate(view, ranking, outcome, caused, ask_s) for outcome in outcomes]
+        owners: list[str] = []
+        if back and ranking.limits is not None:
+            owners = [name for name in state.get("owners", ()) if name in view.waiting and name not in outcome.placed]
+            owners += reclaim(view, ranking.limits, self._shaped, outcome.state, outcome)
+            for other in outcomes[1:]:
+                other.leaving |= outcome.leaving
+                other.reasons |= {name: outcome.reasons[name] for name in outcome.leaving if name in outcome.reasons}
+        found = [self._candidate(view, ranking, outcome, caused, ask_s) for outcome in outcomes]
+        if ranking.limits is not None and ranking.limits.lends:
+            for candidate in found:
+                candidate.state["owners"] = list(dict.fromkeys(owners))
+                candidate.state["stops"] = ranking.preemptive or ranking.pooled
+        return found
+
+    def notes(self, state: State) -> tuple[str, ...]:
+        """What a run should say of it: that quotas that were lent are not taken back, where the order stops no job."""
+        if state.get("stops", True):
+            return ()
+        return (f"quotas: order {self.order.name} stops no job, so what a queue has lent comes back when jobs end",)
 
     def cap_preemptions(self, most: int, window_s: float) -> None:
         """See Planner. Jobs that give way count; jobs whose lease is over do not."""
