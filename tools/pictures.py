@@ -19,7 +19,7 @@ def main() -> None:
     """Write docs/images from the demo comparison, the same pictures that its report has."""
     import weft
     from weft.results.pictures import plots
-    from weft.results.pictures.style import house_style
+    from weft.results.pictures.style import house_style, plain_numbers
 
     folder = ROOT / "docs" / "images"
     folder.mkdir(exist_ok=True)
@@ -35,6 +35,7 @@ def main() -> None:
             "timeline.png": plots.cluster_timeline(first["weft"], None, "weft, seed 1"),
         }
         for name, figure in figures.items():
+            plain_numbers(figure)
             figure.savefig(folder / name, dpi=110)
             print(f"wrote docs/images/{name}", file=sys.stderr)
 

@@ -1,6 +1,5 @@
 import io
 import json
-import re
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,13 +21,6 @@ FAILS = Claim(
 )
 
 
-NUMBER = r"\d[\d,]*(?:\.\d+)?"
-
-
-def _value(number: str) -> float:
-    return float(number.replace(",", ""))
-
-
 def _recorded(paper: str) -> list[dict[str, object]]:
     found: list[dict[str, object]] = json.loads((PAGES[paper].with_suffix("") / "claims.json").read_text("utf-8"))
     return found
@@ -43,11 +35,9 @@ def test_every_claim_that_fails_in_the_recorded_run_has_a_cause(paper: str) -> N
 
 
 @pytest.mark.parametrize("paper", PAGES)
-def test_every_cause_is_on_the_page_and_about_a_claim_that_there_is(paper: str) -> None:
-    page = " ".join(PAGES[paper].read_text("utf-8").split())
+def test_every_cause_is_about_a_claim_that_there_is(paper: str) -> None:
     names = {*claims_of(paper), *claims_of(paper, quick=True)}
     for cause in causes(paper):
-        assert cause.see in page
         assert cause.found in ("measured", "in part", "open")
         assert cause.why[0].isupper()
         assert cause.why.endswith(".")
@@ -116,18 +106,6 @@ def test_every_cause_is_the_first_that_matches_some_claim(paper: str) -> None:
     names = {*claims_of(paper), *claims_of(paper, quick=True)}
     used = {cause_of(paper, replace(FAILS, id=name)) for name in names}
     assert [each.why for each in causes(paper) if each not in used] == []
-
-
-@pytest.mark.parametrize("paper", PAGES)
-def test_every_number_of_a_cause_is_on_the_page_or_in_the_claims(paper: str) -> None:
-    """Numbers of two digits and more; the page may have them rounded, or with another minus."""
-    page = PAGES[paper].read_text("utf-8").replace("−", "-")  # noqa: RUF001 - a minus of typesetters
-    known = {_value(number) for number in re.findall(NUMBER, page)}
-    known |= {abs(float(row[key])) for row in _recorded(paper) for key in ("published", "measured") if row.get(key)}  # type: ignore[arg-type]
-    for cause in causes(paper):
-        for number in re.findall(NUMBER, cause.why):
-            told = _value(number)
-            assert told < 10 or any(abs(told - each) <= 0.006 * told for each in known), (number, cause.why)
 
 
 def test_what_is_explained_in_part_says_so() -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from live.tests.jobs import LOOP, python, whole
-from live.tests.serving import said, serve_until, server
+from live.tests.serving import all_ended, said, serve_until, server
 from weft.core.cycle import Core
 from weft.core.table import Table
 from weft.core.view import View
 from weft.model.events import Learned, Started, Stopped, Submitted
 from weft.model.plan import Decision, SetGate
 from weft.model.profile import Phase, Profile
-from weft.model.reason import code_of
+from weft.model.reason import Reason, because, code_of
 from weft.model.view import Spread
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
@@ -22,7 +22,7 @@ from weft_live.attempt import Attempt, Progress
 from weft_live.description import Description
 from weft_live.hearing import Keeper, opening
 from weft_live.local.engine import LocalEngine
-from weft_live.measured import Doubts, Speeds
+from weft_live.measured import Claims, Doubts, Speeds
 from weft_live.server.server import Server
 from weft_live.server.snapshot import restored
 
@@ -56,6 +56,55 @@ def test_a_job_that_says_that_it_is_nearly_done_is_held_to_that() -> None:
     for ran_s in range(2000):  # three times as slow as it claimed, and five minutes for its last checkpoint
         told = Progress(min(500, ran_s // 3), reports=ran_s, iteration_s=3.0)
         assert not honest.look(job, few, told, 500, 1.0, ran_s, 0.0)
+
+
+def test_claims_are_worth_what_jobs_took() -> None:
+    """The median of those that tell something, by GPU seconds: many short honest jobs do not hide long lies."""
+    claims, lie, honest = Claims(), SAID.model_copy(update={"iterations": 1, "gpus": 64}), Description(
+        name="b", argv=("true",), iterations=100, user="ann", env={"limit_s": "86400"})  # fmt: skip
+    assert not claims.ended(lie, True, 1.0, 59.0), "any claim is good for a minute"
+    assert not claims.ended(lie, False, 100.0, 90.0), "cancelled before it could have been as long as claimed"
+    assert not claims.ended(lie, True, 3600.0, 3700.0), "it claimed its time limit: nothing"
+    assert not claims.ended(lie.model_copy(update={"iterations": 0}), True, 1.0, 3700.0)
+    assert claims.times("") == 1.0
+    told = [claims.ended(lie, finished, 1.0, took) for finished, took in ((True, 61.0), (False, 62.0), (True, 63.0))]
+    assert told == [True] * 3
+    assert claims.times("") == 62.0
+    assert all(claims.ended(SAID.model_copy(update={"iterations": 61}), True, 61.0, 61.0) for _ in range(90))
+    assert claims.times("") == 61.0, "ninety on one GPU for a minute weigh less than two on 64"
+    assert claims.corrected(lie, 1.0, 7.0) == [
+        Learned(7.0, "a", 61, reason=because("live.claims", user="", times=61.0, iterations=61))
+    ]
+    assert claims.corrected(lie, 120.0, 0.0)[0].iterations == 30, "its time limit"
+    assert not claims.corrected(honest, 1.0, 0.0)
+    for _ in range(3):
+        assert claims.ended(honest, True, 100.0, 50.0 + 20.0)
+    assert claims.times("ann") == 1.0, "who claims too much gains nothing"
+
+
+def test_what_a_users_jobs_took_corrects_the_next_one_also_after_a_restart(tmp_path: Path) -> None:
+    """Three jobs claim a hundredth of a second and take about half of one: the fourth is taken to be as long."""
+    folder = tmp_path / "run"
+    with server(folder, "srsf", 2) as serving:
+        serving.durable.claims.tells_s = 0.1
+        for name in "abc":
+            serving.submit(said(name, ["sleep", "0.5"], iterations=1, iteration_s=0.01))
+        serve_until(serving, all_ended(serving))
+        assert [row.iterations for row in serving.ledger.jobs()] == [1, 1, 1]
+    with server(folder, "srsf", 2) as serving:
+        serving.submit(said("d", ["sleep", "60"], iterations=10, iteration_s=0.01, gpus=2))
+        serving.submit(said("e", ["sleep", "60"], iterations=10, iteration_s=0.01, gpus=2))
+        serve_until(serving, lambda: "d" in serving.core.table.placements and "e" in serving.core.table.waiting)
+        lengths = {name: serving.core.table.jobs[name].job.iterations for name in "de"}
+        assert min(lengths.values()) >= 300
+        (why,) = [event.why for event in serving.ledger.events("e") if event.kind == "learned"]
+        assert isinstance(why, Reason)
+        assert (why.code, why["iterations"]) == ("live.claims", lengths["e"])
+        with server(folder, "srsf", 2, dry_run=True) as again:
+            assert again.world.tasks["d"].job.iterations == 10, "what it reports is held against what it has to do"
+        for name in "de":
+            serving.cancel(name)
+        serve_until(serving, all_ended(serving))
 
 
 @pytest.mark.alone

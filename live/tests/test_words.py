@@ -13,6 +13,7 @@ _FIELDS: dict[str, Any] = {
     "seconds": 8.0, "restarts": 2, "step": 4, "of": 10, "starts": 3, "nodes": ("n1", "n2"), "node": "n1", "gpus": 4,
     "job": "17", "takes_s": 0.25, "known_s": 0.348, "mine": 500.0, "whole": 2000.0, "other": "18", "row": 1,
     "free": 16, "there": "are free", "down": ("n3: drained",), "jobs": ("17", "19"),
+    "user": "ann", "times": 61.52, "iterations": 62,
 }  # fmt: skip
 _WITHOUT = (("live.stopped", {}), ("live.cancelled", {}), ("live.failed", {"how": _HOW, "restarts": 0}),
             ("live.failed", {"how": _HOW, "restarts": 1}), ("slurm.lost", {"step": -1, "of": 10}))  # fmt: skip

@@ -17,7 +17,7 @@ NUMBER = re.compile(r"^[\[(]?-?\d[\d,]*(\.\d+)?[\]),]?$")
 @pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_output_is_as_written(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.name == "README.md" and share() < 1 and not required():
-        pytest.skip("35 runs of the demo take most of a minute: CI makes them, and so does WEFT_THOROUGH=1 make test")
+        pytest.skip("40 runs of the demo take a minute: CI makes them, and so does WEFT_THOROUGH=1 make test")
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
     written, now = page.read_text(encoding="utf-8"), rendered(page)

@@ -101,8 +101,8 @@ def test_metrics_are_defined_where_they_stand(reports: dict[str, Path]) -> None:
 
 
 def test_timelines_say_their_seed(reports: dict[str, Path]) -> None:
-    assert "Cluster timeline: srsf, seed 1" in reports["compare"].read_text()
-    assert "Cluster timeline: srsf, seed 1" in reports["simulate"].read_text()
+    assert "Cluster timeline: srsf, seed 101" in reports["compare"].read_text()
+    assert "Cluster timeline: srsf, seed 101" in reports["simulate"].read_text()
 
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP])

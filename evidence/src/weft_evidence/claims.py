@@ -51,16 +51,15 @@ Found = Literal["measured", "in part", "open"]
 
 @dataclass(frozen=True)
 class Cause:
-    """What an experiment says of claims whose names match `claims`. `see` are words of the paper's page."""
+    """What an experiment says of claims whose names match `claims`."""
 
     claims: tuple[str, ...]
     why: str
-    see: str
     found: Found = "measured"
 
     def to_dict(self) -> dict[str, Any]:
         """Beside a claim in the JSON."""
-        return {"why": self.why, "found": self.found, "see": self.see}
+        return {"why": self.why, "found": self.found}
 
 
 @dataclass(frozen=True)

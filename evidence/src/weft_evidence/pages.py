@@ -92,6 +92,23 @@ def blocks(paper: str) -> dict[str, str]:
     }
 
 
+def summary() -> str:
+    """How many claims of each paper hold, a line for each."""
+    lines = [
+        "| paper | of its headline claims hold | in size | of all its claims hold | in size |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for paper in sorted(set(papers()) - {"weft"}):
+        known, found = headlines(paper), as_reproduction(paper)
+        name = known.name if known else paper
+        cells = [f"[{name}](papers/{folder_of(paper).name}/README.md)"]
+        for claims in (found.headlines, found.published):
+            same = sum(claim.verdict == "reproduced" for claim in claims)
+            cells += [f"{sum(claim.holds for claim in claims)} of {len(claims)}", str(same)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def asked_for(known: Iterable[str]) -> list[str]:
     """Studies named on the command line (none: all). One that does not exist is refused first."""
     names = list(known)
@@ -116,12 +133,17 @@ def loops_table() -> str:
 
 def filled(text: str) -> str:
     """A page with its blocks as the records say."""
-    for paper in sorted(set(papers()) - {"weft"}):
-        for name, block in blocks(paper).items():
-            if f"<!-- {name} -->" in text:
-                between = re.compile(f"<!-- {name} -->\n.*?<!-- /{name} -->", re.DOTALL)
-                text = between.sub(lambda _, new=f"<!-- {name} -->\n{block}\n<!-- /{name} -->": new, text)  # type: ignore[misc]
+    for name, block in everything().items():
+        if f"<!-- {name} -->" in text:
+            between = re.compile(f"<!-- {name} -->\n.*?<!-- /{name} -->", re.DOTALL)
+            text = between.sub(lambda _, new=f"<!-- {name} -->\n{block}\n<!-- /{name} -->": new, text)  # type: ignore[misc]
     return text
+
+
+def everything() -> dict[str, str]:
+    """All blocks, by name."""
+    mine = [blocks(paper) for paper in sorted(set(papers()) - {"weft"})]
+    return {name: block for each in mine for name, block in each.items()} | {"summary": summary()}
 
 
 def pages() -> list[Path]:

@@ -1,6 +1,7 @@
 """What is measured of live jobs: how fast those of each kind are, and how each compares with what its user said.
 
-A claim is what a user says about the length of a job. A job that has run longer than its claim is treated as if nothing
+A claim is what a user says about the length of a job. What a user's earlier jobs took, compared with their claims,
+corrects the next one. A job that has run longer than its claim is treated as if nothing
 had been claimed: it is taken to be as long as its time limit allows, so that it goes behind jobs whose claims hold. A
 job that never reports cannot be gated. A gate that was made for iterations of another length is made anew from those
 that were measured; until then, and where that is impossible, whatever applies the gate lets the job go (hearing.py).
@@ -11,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import median
 
 from weft.model.cluster import Cluster
@@ -66,6 +68,54 @@ class Speeds:
 
 def _kind(job: Job, workers: int, spread: Spread) -> _Kind:
     return (job.user, job.model or f"job {job.id}", workers, spread.servers, spread.racks)
+
+
+_ENDED = 100  # jobs of a user whose claims are remembered
+_FEWEST = 3  # of them, before they say something
+_TELLS_S = 60.0  # a job that took less tells nothing: any claim is good for a minute
+_MOST_TIMES = 1000.0
+_STATED = 0.99  # of its time limit: a claim as long as that is none
+
+
+class Claims:
+    """How much longer users' jobs took than they had claimed; kept in the ledger as `entries`.
+
+    What counts is the median over a user's last jobs, each weighing as many GPU seconds as it took, so that many short
+    ones do not make up for a long one. It is never below 1: who claims too much gains nothing.
+    """
+
+    def __init__(self, entries: dict[str, list[list[float]]] | None = None) -> None:
+        self.tells_s = _TELLS_S
+        self.entries = entries or {}  # by user: times as long as claimed, and GPU seconds
+
+    def ended(self, said: Description, finished: bool, claimed_s: float, ran_s: float) -> bool:
+        """A job that took `ran_s` on GPUs; whether that told something."""
+        stated = said.iterations > 0 and claimed_s < _STATED * float(said.env.get("limit_s", _NO_LIMIT_S))
+        if not stated or ran_s < self.tells_s or not (finished or ran_s > claimed_s):
+            return False
+        mine = self.entries.setdefault(said.user, [])
+        mine.append([ran_s / max(claimed_s, 1e-9), ran_s * said.gpus])
+        del mine[:-_ENDED]
+        return True
+
+    def times(self, user: str) -> float:
+        """How much longer than claimed."""
+        mine = sorted(self.entries.get(user, ()))
+        if len(mine) < _FEWEST:
+            return 1.0
+        half = sum(gpu_s for _, gpu_s in mine) / 2
+        sums_s = accumulate(gpu_s for _, gpu_s in mine)
+        middle = next(times for (times, _), sum_s in zip(mine, sums_s, strict=True) if sum_s >= half)
+        return min(max(middle, 1.0), _MOST_TIMES)
+
+    def corrected(self, said: Description, iteration_s: float, now: float) -> list[Learned]:
+        """How long a job that has just come is taken to be, if not as long as it says; its time limit is the most."""
+        times, most = self.times(said.user), float(said.env.get("limit_s", _NO_LIMIT_S)) / iteration_s
+        iterations = round(min(said.iterations * times, most))
+        if iterations <= said.iterations:
+            return []
+        why = because("live.claims", user=said.user, times=times, iterations=iterations)
+        return [Learned(now, said.name, iterations, reason=why)]
 
 
 SLACK_S = 60.0  # a job may exceed its claim by this before it is doubted: it may be writing its last checkpoint

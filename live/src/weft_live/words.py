@@ -88,6 +88,7 @@ WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
     # what is learned
     "live.silent": "it reports no progress, so it is not shifted",
     "live.outrun": "it has run longer than it claimed, and is taken to be as long as its time limit",
+    "live.claims": "its user's earlier jobs took {times:.3g} times as long as claimed: it has {iterations} iterations",
     "live.refit": "an iteration takes {takes_s:g} s, not the {known_s:.3g} s that its gate was made for",
     "slurm.no-priority": "Slurm's priorities do not count",
     "slurm.qos": "QOS {name}",

@@ -184,6 +184,7 @@ print("up", flush=True); time.sleep(600)
     assert task.starts == 2
 
 
+@pytest.mark.long  # it keeps both processors busy for as long as the flood keeps its own process from speaking
 def test_a_flood_of_nonsense_does_not_keep_a_job_from_ending(tmp_path: Path, worlds: list[LocalWorld]) -> None:
     """Sixty connections that send garbage as fast as they can; the job is still heard, stopped and reported."""
     flood = """

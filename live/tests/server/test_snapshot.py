@@ -16,6 +16,7 @@ from weft.model import Compute, Gate, Job, Profile, Start, Started, Submitted, T
 from weft.stacks import STACKS, resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 from weft.testing.toy import workload
+from weft_live.description import Description
 from weft_live.server.durable import Durable
 from weft_live.server.snapshot import Changes, assembled, load_table, restored
 
@@ -103,6 +104,12 @@ class Pieces:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.profiles: list[dict[str, Any]] = []
         self.sizes: list[int] = []
+
+    def meta(self, name: str) -> None:
+        return None
+
+    def said(self, job: str) -> Description:
+        return Description(name=job, argv=("true",))
 
     def keep(self, changes: Changes, *_: object) -> None:
         self.small = changes.small

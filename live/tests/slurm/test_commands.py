@@ -119,7 +119,7 @@ def test_the_jobs_of_one_user_make_no_more_others_give_way_than_the_operator_all
 ) -> None:
     """Two long jobs have all GPUs. Of two short ones the first takes the place of a long one; the second waits for it,
     though an order that preempts would put it before the other long job."""
-    launch("--world", "slurm", "--stack", "srsf-preemptive", "--preemptions", "1")
+    launch("--world", "slurm", "--stack", "srsf-preemptive", "--preemptions", "2")
     long = [serving.sbatch(64, "sleep 300", says="iterations=1000 iteration_s=1") for _ in range(2)]
     box.wait(lambda: states(box, *long) == {"RUNNING"})
     short = [serving.sbatch(64, "sleep 4", says="iterations=4 iteration_s=1") for _ in range(2)]

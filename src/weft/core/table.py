@@ -161,22 +161,26 @@ class Table:
             self._enter_waiting(replace(job, barred=""))  # it has been waiting all along: waiting_since_s stays
 
     def _learned(self, event: Learned, job: JobView) -> None:
-        if job.status is JobStatus.WAITING:
-            return  # the event is late: a waiting job stays sorted by what it said, and will be learned again
         known = replace(job.job, iterations=event.iterations) if event.iterations else job.job
+        if job.status is JobStatus.WAITING:  # what it did on GPUs is over, and will be learned again
+            self._known_anew(replace(job, job=known))
+            return
         iteration_s = event.iteration_s or job.iteration_s
         self._put(replace(job, silent=job.silent or event.silent, iteration_s=iteration_s, job=known))
 
     def _prioritised(self, event: Prioritised, job: JobView) -> None:
-        known = replace(job, job=replace(job.job, priority=event.priority))
-        if job.id not in self.waiting:
+        self._known_anew(replace(job, job=replace(job.job, priority=event.priority)))
+
+    def _known_anew(self, known: JobView) -> None:
+        """Where it waits, orders sort it again."""
+        if known.id not in self.waiting:
             self._put(known)
             return
-        told = self.held.get(job.id)
-        self._leave_waiting(job)
+        told = self.held.get(known.id)
+        self._leave_waiting(self.jobs[known.id])
         self._enter_waiting(known)
         if told is not None:
-            self.held[job.id] = told
+            self.held[known.id] = told
 
     def _expect(self, event: Started | Stopped | Failed | Barred, job: JobView, *statuses: JobStatus) -> None:
         if job.status not in statuses:

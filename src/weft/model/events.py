@@ -68,10 +68,10 @@ class Cleared(_OfJob):
 
 @dataclass(frozen=True, slots=True)
 class Learned(_OfJob):
-    """A running job is not what its submission said. `iterations`: it has outrun the length it claimed and is now
-    assumed to be this long (0: as before). `silent`: it reports nothing, so it cannot be gated and no other job is
-    shifted around it. `iteration_s`: the measured time of its iterations on these GPUs, where its profile is wrong (0:
-    as before)."""
+    """A job is not what its submission said. `iterations`: it is now assumed to be this long, since it has outrun the
+    length it claimed, or its user's earlier jobs did (0: as before). Of a running job also: `silent`: it reports
+    nothing, so it cannot be gated and no other job is shifted around it. `iteration_s`: the measured time of its
+    iterations on these GPUs, where its profile is wrong (0: as before)."""
 
     iterations: int = 0
     silent: bool = False

@@ -38,6 +38,7 @@ _WORDS: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
     "weft.lease-over": lambda of: f"lease over: gives way to {', '.join(of['to'])}",
     "weft.being-freed": "its GPUs are being freed",
     "weft.no-room": "wants {gpus} GPUs; fewer {there}",
+    "weft.dear": "jobs of its user have taken as much from running jobs as one user may for now",
     "weft.memory": "needs {gb:.1f} GB on each GPU, more than a GPU has",
     "weft.gate-over": "no longer shifted",
     "weft.lost-server": "server {server} was lost",

@@ -134,6 +134,10 @@ class LimitsSection(Section):
         description="GPUs of queues that lend each other what they do not use: {a = 32, b = 16}.",
     )
     borrow: bool = Field(True, description="Whether queues with a quota may borrow from each other.")
+    reclaim: bool = Field(
+        True,
+        description="Whether a queue takes back what it has lent when one of its jobs waits, where the order stops jobs.",
+    )
 
 
 class StackSection(Section):

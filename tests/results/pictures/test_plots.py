@@ -171,8 +171,8 @@ def test_hover_words_are_in_the_picture_and_escaped() -> None:
     assert "outside" not in svg
 
 
-@pytest.mark.parametrize("n", [2, 7])
-def test_a_legend_lies_below_the_axes(n: int) -> None:
+@pytest.mark.parametrize("n", [2, 7, 12])
+def test_a_legend_lies_below_the_axes_and_leaves_them_their_height(n: int) -> None:
     figure, (axes,) = new_figure(5.6, 3.3)
     for i in range(n):
         axes.plot([0, 1], [i, i], label=f"srsf-preemptive[place=first-fit,pace={i}]")
@@ -182,6 +182,7 @@ def test_a_legend_lies_below_the_axes(n: int) -> None:
     legend = figure.legends[0].get_window_extent(canvas.get_renderer())
     assert legend.y1 <= axes.get_window_extent().y0
     assert legend.x1 <= figure.bbox.x1 + 1
+    assert axes.get_window_extent().height > 1.4 * figure.dpi
 
 
 def _picture() -> IterationPicture:

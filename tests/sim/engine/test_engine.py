@@ -4,6 +4,7 @@ import random
 import numpy as np
 import pytest
 
+from testkit.draws import thorough
 from tests.sim.cases import Case, draw_case, draw_features, plain
 from tests.sim.driver import run_case
 from weft.model.plan import Gate
@@ -59,7 +60,7 @@ def test_nothing_to_do() -> None:
 
 def test_looking_changes_nothing() -> None:
     """Stopping the clock at any moments, and asking for links and progress there, leaves every bit as it is."""
-    for seed in range(60):
+    for seed in range(thorough(120)):
         rng = random.Random(seed)
         skip = rng.choice(["off", "exact", "estimate"])
         case = draw_case(rng, draw_features(rng, stops="none", skip=skip), iterations=6 if skip == "off" else 30)

@@ -102,10 +102,10 @@ def test_a_transfer_that_waits_through_a_skipped_stretch_keeps_its_turn() -> Non
 
 
 def test_many_jobs() -> None:
-    """Two hundred jobs at once and in turn: rows and ranges are reused, arrays grow, ties are many."""
+    """A hundred jobs and more at once and in turn: rows and ranges are reused, arrays grow, ties are many."""
     rng = random.Random(1)
     chosen = draw_features(rng, skip="off", graph="overlap", sharing="max-min", stops="resized", admission="all")
-    cases = [draw_case(rng, chosen, iterations=2) for _ in range(60)]
+    cases = [draw_case(rng, chosen, iterations=2) for _ in range(thorough(160))]
     widest = max(cases, key=lambda case: len(case.spec.capacity)).spec
     jobs = tuple(job for case in cases for job in case.jobs)
     assert_same(Case(replace(widest, n_gpus=3), jobs, chosen))

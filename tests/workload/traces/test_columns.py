@@ -178,6 +178,14 @@ def test_one_time_that_is_no_number_is_damage(tmp_path: Path) -> None:
     assert first_problem(log.trace) == "line 5: submit: 'soon' is not a number"
 
 
+@pytest.mark.parametrize("mark", [b"\x80", b'"'], ids=["not UTF-8", "an open quote"])
+def test_a_damaged_header_is_refused(mark: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(mark + b"note,submit_time,gpu_num,duration\n1,2020-06-09 18:41:27,4,180\n")
+    with pytest.raises(InputError, match=r"log\.csv:1: "):
+        read_table(path, {})
+
+
 def test_what_is_no_text_is_not_printed(tmp_path: Path) -> None:
     (tmp_path / "t.xlsx").write_bytes(b"PK\x03\x04" + bytes(range(256)) * 20)
     with pytest.raises(InputError, match=r"t.xlsx: this is not UTF-8 text; .*save the table as CSV"):

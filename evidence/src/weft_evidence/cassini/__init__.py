@@ -39,7 +39,7 @@ NOTES = (
     "The traces were never published: models, lengths, sizes and arrivals are drawn anew for each seed; both stacks of "
     "a ratio see the same jobs.",
     "Table 2: snapshots 1 and 2 are fitted, 3 to 5 are predictions (docs/papers/cassini.md).",
-    "ECN marks are a model on top of max-min sharing (weft/research/cassini/ecn.py), over the first tasks of each run.",
+    "ECN marks are a model on top of max-min sharing (weft_evidence/cassini/ecn.py), over the first tasks of each run.",
 )
 
 

@@ -73,9 +73,13 @@ TakeOption = Annotated[
     bool, typer.Option("--take", help="Slurm: take over jobs of a weft serve that has ended and had another folder.")
 ]
 PreemptionsOption = Annotated[
-    int,
+    float | None,
     typer.Option(
-        "--preemptions", min=0, metavar="N", help="Most jobs per hour that give way to those of one user; 0: no limit."
+        "--preemptions",
+        min=0,
+        metavar="GPUS",
+        help="Most GPUs, on average over an hour, that jobs of one user take from running jobs "
+        "(default: a quarter of all; 0: no limit).",
     ),
 ]
 RestartsOption = Annotated[
@@ -145,7 +149,7 @@ def serve(
     shared: SharedOption = None,
     profiles: ProfilesOption = None,
     take: TakeOption = False,
-    preemptions: PreemptionsOption = 60,
+    preemptions: PreemptionsOption = None,
     priority: PriorityOption = "off",
     strangers: StrangersOption = "leave",
     restarts: RestartsOption = 1000,
@@ -187,8 +191,8 @@ def serve(
     if priority != "off":
         policies.planner.refuse_priorities()
     engine.refuse(cluster, folder)
-    if preemptions:
-        policies.planner.cap_preemptions(preemptions, 3600.0)
+    if preemptions != 0:
+        policies.planner.cap_preemptions(3600.0 * (preemptions or cluster.n_gpus / 4), 3600.0)
     server = Server(
         folder, cluster, policies, seed=seed or 0, dry_run=dry_run, metrics=metrics, record=record, say=notice,
         chosen=chosen, engine=engine, estimates=estimates,

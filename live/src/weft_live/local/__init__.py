@@ -57,7 +57,7 @@ class Task:
 class LocalWorld(LiveWorld[Task]):
     """See the module. Jobs come by `submit`; with `open` the world waits for more when it has nothing to do.
 
-    Each start of a job is an attempt with a folder and a runner of its own (weft/live/runner.py), so that jobs go on
+    Each start of a job is an attempt with a folder and a runner of its own (weft_live/runner.py), so that jobs go on
     when this process dies, and another one can take them over (`adopt`).
     """
 

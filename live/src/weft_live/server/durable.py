@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 
 from weft.core.cycle import Core
 from weft.core.world import Around, World
-from weft.model.events import Event, Finished, NodeDown, NodeUp, Started, Submitted, Withdrawn
+from weft.model.events import Event, Finished, Learned, NodeDown, NodeUp, Started, Submitted, Withdrawn
+from weft.model.job import Job
 from weft.model.plan import Decision, SetGate
 from weft.model.reason import Why
-from weft.model.view import JobView
+from weft.model.view import JobView, Spread
+from weft_live.measured import Claims
 from weft_live.server.ledger import End, EventRow, Ledger
 from weft_live.server.snapshot import Saver
 from weft_live.words import status_of
@@ -36,6 +38,8 @@ class Durable(Around):
         self._since = 0.0
         self._kept_cycle = -1
         self._saver = Saver()
+        self.claims = Claims(ledger.meta("claims"))
+        self._told = False  # whether the ledger is to keep what claims were worth
 
     def next_events(self, until_s: float | None) -> list[Event]:
         """What the world reports."""
@@ -58,16 +62,30 @@ class Durable(Around):
         touched = {decision.job for decision in decisions if not isinstance(decision, SetGate)}
         touched |= {job for event in self._events if (job := _job_of(event))}
         self._ledger.keep(self._saver.changes(self.core, touched), [row for row in rows if row], ended)
+        if self._told:
+            self._ledger.set_meta("claims", self.claims.entries)
+        self._told = False
         if self.on_decided is not None:
             self.on_decided(self._events, decisions, time.perf_counter() - self._since)
         self._events = []
         self._leaving.clear()
 
     def _heard(self, events: list[Event]) -> list[Event]:
+        events = [each for event in events for each in (event, *self._corrected(event))]
         self._events += events
         if self.core is not None:
             self.core.table.on_end = self._left
         return events
+
+    def _corrected(self, event: Event) -> list[Learned]:
+        """How long a new job is taken to be, if its user's claims have been worth little."""
+        if not isinstance(event, Submitted) or self.claims.times(event.job.user) == 1.0:
+            return []
+        return self.claims.corrected(self._ledger.said(event.job.id), self._alone_s(event.job), event.time_s)
+
+    def _alone_s(self, job: Job) -> float:
+        """Seconds of an iteration of it, by what is known of its kind."""
+        return self.estimate(job, job.gpus, Spread.closest(self.cluster, job.gpus)).iteration_s
 
     def _left(self, job: JobView) -> None:
         self._leaving[job.id] = job
@@ -75,9 +93,12 @@ class Durable(Around):
     def _ended(self, event: Finished | Withdrawn) -> End:
         view = self._leaving.get(event.job)
         run_s = view.run_s if view else 0.0
-        why = self._outcome(event.job)
-        if isinstance(event, Finished):
-            return End(event.job, "finished", event.time_s, run_s, view.job.iterations if view else 0, why)
+        why, finished, said = self._outcome(event.job), isinstance(event, Finished), self._ledger.said(event.job)
+        if view and run_s:
+            claimed_s = said.iterations * self._alone_s(view.job)
+            self._told |= self.claims.ended(said, finished, claimed_s, run_s)
+        if finished:
+            return End(event.job, "finished", event.time_s, run_s, said.iterations or 1, why)
         return End(event.job, status_of(why), event.time_s, run_s, view.saved_iterations if view else 0, why)
 
     def _row(self, event: Event) -> EventRow | None:

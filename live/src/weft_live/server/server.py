@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,6 +205,7 @@ class Server:
                 self._accept_again(row)
                 continue
             gate = self.core.table.gates.get(row.id)
+            view = replace(view, job=replace(view.job, iterations=row.description.iterations or 1))  # not as corrected
             starts, faults = self.ledger.starts(row.id), self.ledger.faults(row.id)
             self.world.take_over(view, row.description, starts, faults, row.cancelled, gate)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import tee
@@ -10,12 +11,12 @@ from weft.core.decide import Amended
 from weft.core.layered.alternatives import alternatives
 from weft.core.layered.even import Shaped
 from weft.core.layered.pool import Outcome
-from weft.core.layered.reclaim import owners_first, reclaim, reclaims
+from weft.core.layered.reclaim import owners_first, take_back
 from weft.core.layered.serve import serve
 from weft.errors import DecisionError
 from weft.model.plan import Candidate, Plan, State
 from weft.model.view import ClusterView, JobView
-from weft.policies.order.base import Cap, Claim, Order, Ranking
+from weft.policies.order.base import STOP_S, Cap, Claim, Order, Ranking
 from weft.policies.order.limited import Limited, Limits
 from weft.policies.place.base import Place
 from weft.policies.planners.base import Planner
@@ -36,7 +37,7 @@ class Layered(Planner):
         self.order = order
         self.place = place
         self._shaped = Shaped(place)
-        self._cap: tuple[int, float] | None = None
+        self._cap: tuple[float, float] | None = None
         self.name = f"{order.name}/{place.name}"
         self.needs = order.needs | place.needs
         self.shares_gpus = place.shares_gpus
@@ -54,12 +55,10 @@ class Layered(Planner):
         ranking = self.order.rank(view, state["order"])
         if not isinstance(ranking, Ranking):
             raise DecisionError(f"order {self.order.name} returned {ranking!r:.60}; rank() returns a Ranking")
-        caused = self._caused(view, state)
+        taken = self._taken(view, state)
         if self._cap is not None and ranking.preemptive:
-            ranking = replace(ranking, cap=Cap(self._cap[0], {user: len(times) for user, times in caused.items()}))
-        back = reclaims(ranking)
-        if back:
-            ranking = owners_first(view, ranking, state.get("owners", ()))
+            ranking = replace(ranking, cap=Cap(self._cap[0], taken["by"]))
+        ranking = owners_first(view, ranking, state)
         if n > 1:
             ranking = replace(ranking, claims=_Tape(ranking.claims))  # read again for each alternative
         outcome = serve(view, ranking, self._shaped, state["place"], once=n == 1)
@@ -67,29 +66,24 @@ class Layered(Planner):
         if n > 1 and outcome.placed:
             outcomes += alternatives(view, ranking, self._shaped, state["place"], outcome, n - 1)
         ask_s = state.get("ask_s") if ranking.told else None
-        owners: list[str] = []
-        if back and ranking.limits is not None:
-            owners = [name for name in state.get("owners", ()) if name in view.waiting and name not in outcome.placed]
-            owners += reclaim(view, ranking.limits, self._shaped, outcome.state, outcome)
-            for other in outcomes[1:]:
-                other.leaving |= outcome.leaving
-                other.reasons |= {name: outcome.reasons[name] for name in outcome.leaving if name in outcome.reasons}
-        found = [self._candidate(view, ranking, outcome, caused, ask_s) for outcome in outcomes]
-        if ranking.limits is not None and ranking.limits.lends:
-            for candidate in found:
-                candidate.state["owners"] = list(dict.fromkeys(owners))
-                candidate.state["stops"] = ranking.preemptive or ranking.pooled
+        lent = take_back(view, ranking, self._shaped, state, outcomes)
+        found = [self._candidate(view, ranking, outcome, taken, ask_s) for outcome in outcomes]
+        for candidate in found:
+            candidate.state.update(lent)
         return found
 
     def notes(self, state: State) -> tuple[str, ...]:
-        """What a run should say of it: that quotas that were lent are not taken back, where the order stops no job."""
+        """That quotas that were lent are not taken back, where the order stops no job."""
         if state.get("stops", True):
             return ()
         return (f"quotas: order {self.order.name} stops no job, so what a queue has lent comes back when jobs end",)
 
-    def cap_preemptions(self, most: int, window_s: float) -> None:
-        """See Planner. Jobs that give way count; jobs whose lease is over do not."""
-        self._cap = (most, window_s)
+    def cap_preemptions(self, gpu_s: float, window_s: float) -> None:
+        """See Planner. A job that others give way to costs its user a minute of their GPUs, and those that it gets of
+        them as long as it has them. All of it is forgotten evenly within a window. Leases that are over cost nothing.
+        """
+        self._cap = (gpu_s, window_s)
+        self.idle_without_jobs = False  # time passes
 
     def limited(self, limits: Limits) -> Planner:
         """Within limits, which the order hands on."""
@@ -99,20 +93,30 @@ class Layered(Planner):
         """Never raises: every order respects priorities through `waiting_by`, and the conformance suite checks that it
         does."""
 
-    def _caused(self, view: ClusterView, state: State) -> dict[str, list[float]]:
-        """When jobs gave way to those of each user, within the window."""
+    def _taken(self, view: ClusterView, state: State) -> State:
+        """GPU seconds that count, by user, and jobs for which others gave up GPUs: their users, how many GPUs, and
+        whether they have them yet."""
         if self._cap is None:
             return {}
-        since_s = view.now - self._cap[1]
-        recent = {user: [t for t in times if t > since_s] for user, times in state.get("caused", {}).items()}
-        return {user: times for user, times in recent.items() if times}
+        old: State = state.get("taken", {"at_s": view.now, "by": {}, "on": {}})
+        passed_s, (most, window_s) = view.now - old["at_s"], self._cap
+        by: Counter[str] = Counter(old["by"])
+        for job, (user, gpus, there) in old["on"].items():
+            by[user] += gpus * passed_s * (there or job in view.running)
+        left = {user: min(gpu_s, most) - most * passed_s / window_s for user, gpu_s in by.items()}
+        on = {
+            job: [user, gpus, job in view.running]
+            for job, (user, gpus, there) in old["on"].items()
+            if job in view.running or (job in view.waiting and not there)
+        }
+        return {"at_s": view.now, "by": {user: gpu_s for user, gpu_s in left.items() if gpu_s > 0.0}, "on": on}
 
     def turn(self, view: ClusterView, job: JobView) -> tuple[float, float]:
         """The order's answer."""
         return self.order.turn(view, job)
 
     def _candidate(
-        self, view: ClusterView, ranking: Ranking, outcome: Outcome, caused: dict[str, list[float]], ask_s: float | None
+        self, view: ClusterView, ranking: Ranking, outcome: Outcome, taken: State, ask_s: float | None
     ) -> Candidate:
         """Turn an outcome into a candidate. `ask_s` is when a job that this cycle did not ask about becomes due; if
         that is now, the next cycle asks about it."""
@@ -121,8 +125,9 @@ class Layered(Planner):
         if not (ranking.strict and self.place.reserves):
             state["place"] = self.place.observe(view, started, outcome.state)
         if self._cap is not None:
-            new = {user: [*caused.get(user, ()), *[view.now] * n] for user, n in outcome.caused.items()}
-            state["caused"] = {**caused, **new}
+            by = Counter(taken["by"]) + Counter({user: n * STOP_S for user, n in outcome.stopped.items()})
+            on = {job: [view.waiting[job].job.user, gpus, False] for job, gpus in outcome.taken.items()}
+            state["taken"] = {**taken, "by": dict(by), "on": taken["on"] | on}
         ask_s = None if ask_s is None else max(ask_s, view.now + _NEXT_S)
         asks = (ask_s, *(answer.ask_again_s for answer in outcome.declined)) if ranking.pooled else ()
         ask_s = min((ask_s for ask_s in asks if ask_s is not None and ask_s > view.now), default=None)

@@ -35,7 +35,8 @@ class Outcome:
     state: State  # place's, after all its answers
     placed: dict[str, Placement] = field(default_factory=dict)  # jobs that start, and running jobs that move
     leaving: set[str] = field(default_factory=set)  # running jobs that give way
-    caused: Counter[str] = field(default_factory=Counter)  # jobs that give way, by the user they give way to
+    stopped: Counter[str] = field(default_factory=Counter)  # GPUs of jobs that give way, by the user they give way to
+    taken: Counter[str] = field(default_factory=Counter)  # those of them that the job gets which they give way to
     reasons: dict[str, Why] = field(default_factory=dict)
     declined: list[Declined] = field(default_factory=list)
 

@@ -6,9 +6,10 @@ that they stop for are served first from then on, so that nobody else gets their
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 from weft.core.layered.pool import Outcome
 from weft.core.occupancy import Draft
@@ -21,14 +22,15 @@ from weft.policies.order.limited import Held, Limits
 from weft.policies.place.base import Place
 
 
-def reclaims(ranking: Ranking) -> bool:
+def _reclaims(ranking: Ranking) -> bool:
     """Whether quotas are taken back under this ranking: its order stops jobs, and the limits ask for it."""
     limits = ranking.limits
     return limits is not None and limits.lends and limits.reclaim and (ranking.preemptive or ranking.pooled)
 
 
-def owners_first(view: ClusterView, ranking: Ranking, owners: Collection[str]) -> Ranking:
+def owners_first(view: ClusterView, ranking: Ranking, state: State) -> Ranking:
     """The ranking with the jobs that others have stopped for before all others."""
+    owners = state.get("owners", ()) if _reclaims(ranking) else ()
     there = [view.waiting[name] for name in owners if name in view.waiting]
     if not there:
         return ranking
@@ -37,7 +39,26 @@ def owners_first(view: ClusterView, ranking: Ranking, owners: Collection[str]) -
     return replace(ranking, claims=chain(first, (claim for claim in ranking.claims if claim.job not in names)))
 
 
-def reclaim(view: ClusterView, limits: Limits, place: Place, state: State, outcome: Outcome) -> list[str]:
+def take_back(
+    view: ClusterView, ranking: Ranking, place: Place, state: State, outcomes: Sequence[Outcome]
+) -> dict[str, Any]:
+    """Let borrowers stop in all outcomes, which start the same jobs. Returns what the planner must remember: `owners`,
+    the jobs that they stop for, and whether the order stops jobs."""
+    limits = ranking.limits
+    if limits is None or not limits.lends:
+        return {}
+    first, *others = outcomes
+    owners: list[str] = []
+    if _reclaims(ranking):
+        owners = [name for name in state.get("owners", ()) if name in view.waiting and name not in first.placed]
+        owners += _reclaim(view, limits, place, first)
+    for other in others:
+        other.reasons |= {name: first.reasons[name] for name in first.leaving - other.leaving}
+        other.leaving |= first.leaving
+    return {"owners": list(dict.fromkeys(owners)), "stops": ranking.preemptive or ranking.pooled}
+
+
+def _reclaim(view: ClusterView, limits: Limits, place: Place, outcome: Outcome) -> list[str]:
     """Stop borrowers for waiting jobs that are within their quotas; returns those jobs."""
     held = limits.held(view.running.values())
     held.without(outcome.leaving, view.running)
@@ -50,7 +71,7 @@ def reclaim(view: ClusterView, limits: Limits, place: Place, state: State, outco
         job = view.waiting[name] if before is None else before
         draft.take(gpus, memory_of(job.job, len(gpus)))
         held.take(job.job, len(gpus) - (0 if before is None else len(before.gpus)))
-    service = _Reclaim(view, limits, place, state, outcome, held, draft)
+    service = _Reclaim(view, limits, place, outcome, held, draft)
     tried: set[str] = set()  # queues whose job found no place; the next one of the same queue would fare alike
     owners = []
     for job in view.waiting.values():
@@ -67,9 +88,9 @@ class _Reclaim:
     """The GPUs as they would be, and who could give some back."""
 
     def __init__(
-        self, view: ClusterView, limits: Limits, place: Place, state: State, outcome: Outcome, held: Held, draft: Draft
+        self, view: ClusterView, limits: Limits, place: Place, outcome: Outcome, held: Held, draft: Draft
     ) -> None:
-        self.view, self.limits, self.place, self.state = view, limits, place, state
+        self.view, self.limits, self.place = view, limits, place
         self.outcome, self.held, self.draft = outcome, held, draft
         there = [
             job
@@ -95,7 +116,7 @@ class _Reclaim:
                 continue
             if count < next_try and count < len(others):
                 continue
-            answer = self.place.place(self.view, job, wanted, trial.offer, self.state)
+            answer = self.place.place(self.view, job, wanted, trial.offer, self.outcome.state)
             if answer.gpus is not None:
                 return self._stop(self._needed(others[:count], answer.gpus, short), job, answer.gpus)
             next_try = 2 * count

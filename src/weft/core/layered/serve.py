@@ -90,6 +90,7 @@ class _Service:
         self._owed: tuple[Placement, float] | None = None  # accepted last; entered if the cycle goes on
         self._full: bool | None = None  # None: to be found out
         self._first_too_big = True
+        self._dear = False  # whether the cap kept GPUs from the claim being served
 
     @property
     def draft(self) -> Draft:
@@ -183,6 +184,7 @@ class _Service:
         job = self.outcome.waiting(self.view, claim)
         self._count(job)
         memory = memory_of(job.job, claim.gpus)
+        self._dear = False
         refusal: Answer | None = None
         if self.draft.room(memory, self.shared) >= claim.gpus:
             answer = self.ask(job, claim.gpus, self.draft, self.outcome.state)
@@ -194,6 +196,8 @@ class _Service:
         if claim.urgent and self._displace(job, claim, memory):
             return True
         reason = refusal.reason if refusal else self._no_room(claim.gpus, memory)
+        if self._dear:
+            reason = both(reason, because("weft.dear", user=job.job.user))
         self.outcome.declined.append(Declined(claim.job, reason, refusal.ask_again_s if refusal else None))
         return False
 
@@ -204,8 +208,7 @@ class _Service:
         """
         others = [*self.stopping, *reversed(self.below)]
         if self.cap is not None:
-            left = self.cap.left(job.job.user) - self.outcome.caused[job.job.user]
-            others = others[: len(self.stopping) + max(0, left)]
+            others = self._affordable(others, self.cap.gpus(job.job.user) - self.outcome.stopped[job.job.user])
         trial = self.draft.copy()
         next_try = 0
         for count, other in enumerate(others, start=1):
@@ -221,6 +224,15 @@ class _Service:
             next_try = 2 * count
         return False
 
+    def _affordable(self, others: list[JobView], gpus: float) -> list[JobView]:
+        """The first of them, as far as not more GPUs than that are taken from running jobs."""
+        for count, other in enumerate(others):
+            gpus -= len(other.gpus) if other.status is JobStatus.RUNNING else 0
+            if gpus < 0:
+                self._dear = True
+                return others[:count]
+        return others
+
     def _give_way(self, others: list[JobView], gpus: set[int], to: JobView) -> None:
         """Let jobs stay that are not in the way after all, the best first; the others leave."""
         gone: set[str] = set()
@@ -234,7 +246,8 @@ class _Service:
             self.spare_gpus -= len(other.gpus)
             if other.status is JobStatus.RUNNING:
                 self.outcome.leaving.add(other.id)
-                self.outcome.caused[to.job.user] += 1
+                self.outcome.stopped[to.job.user] += len(other.gpus)
+                self.outcome.taken[to.id] += len(gpus.intersection(other.gpus))
                 self.outcome.reasons[other.id] = because("weft.gives-way", to=to.id)
         self.stopping = [job for job in self.stopping if job.id not in gone]
         self.below = deque(job for job in self.below if job.id not in gone)

@@ -15,6 +15,8 @@ from weft.model.view import ClusterView, JobView
 if TYPE_CHECKING:
     from weft.policies.order.limited import Limits
 
+STOP_S = 60.0  # what it costs to take a GPU from a running job, however short its use is: that job must start again
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -34,14 +36,14 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """How many running jobs may give way to each user's jobs, and how many have done so already."""
+    """GPU seconds that the jobs of one user may take from running jobs, and what they have taken already."""
 
-    most: int
-    spent: Mapping[str, int]
+    most_gpu_s: float
+    taken_gpu_s: Mapping[str, float]
 
-    def left(self, user: str) -> int:
-        """How many more."""
-        return self.most - self.spent.get(user, 0)
+    def gpus(self, user: str) -> float:
+        """How many GPUs may be taken now: each costs a minute at once."""
+        return (self.most_gpu_s - self.taken_gpu_s.get(user, 0.0)) / STOP_S
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Ranking:
     strict: bool = False
     wake_s: float | None = None
     pooled: bool = False
-    cap: Cap | None = None  # how many jobs a user's jobs may displace; set by the planner, not by the order
+    cap: Cap | None = None  # what a user's jobs may take from running ones; set by the planner, not by the order
     limits: Limits | None = None  # what users and queues may hold; set by `order.limited`
     released: frozenset[str] = frozenset()
     told: bool = False

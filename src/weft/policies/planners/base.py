@@ -48,8 +48,8 @@ class Planner(Policy):
         """
         return job
 
-    def cap_preemptions(self, most: int, window_s: float) -> None:
-        """Limit how many running jobs give way to the jobs of one user within a window of time.
+    def cap_preemptions(self, gpu_s: float, window_s: float) -> None:
+        """Limit the GPU seconds that the jobs of one user take from running jobs within a window of time.
 
         A job's length is what its user says it is, and a false one would displace others. A planner that does not use
         lengths to decide who gives way ignores the limit.

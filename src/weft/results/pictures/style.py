@@ -7,6 +7,7 @@ into CSS variables, so that one picture serves both themes.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,9 +141,11 @@ def hovered(words: str) -> str:
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:
-    """The legend of these axes below the whole picture: it covers nothing, however many lines there are."""
+    """The legend of these axes below the whole picture, which grows by it: it covers and squeezes nothing, however many
+    lines there are."""
     handles, labels = axes.get_legend_handles_labels()
     columns = max(1, int(figure.get_figwidth() * 11 / max((len(label) for label in labels), default=1) / 1.6))
+    figure.set_figheight(figure.get_figheight() + 0.2 * max(0, math.ceil(len(labels) / columns) - 4))
     figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
 
 

@@ -112,7 +112,8 @@ def read_table(
     mapping = guess(head.header(delimiter), said)
     _check(path, mapping, head.header(delimiter))
     units = {field: _unit_of(field, mapping[field], said.get(field, "")) for field in _TIMED if field in mapping}
-    reader = Delimited("table", "a table of jobs", partial(_parse, mapping, units), delimiter=delimiter)
+    needs = frozenset(mapping.values())  # a damaged header may hold none of them
+    reader = Delimited("table", "a table of jobs", partial(_parse, mapping, units), needs, delimiter=delimiter)
     parsed = reader.read(path, options)
     frame = parsed.frame
     if frame.is_empty():
