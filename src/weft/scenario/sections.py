@@ -136,7 +136,7 @@ class LimitsSection(Section):
     borrow: bool = Field(True, description="Whether queues with a quota may borrow from each other.")
     reclaim: bool = Field(
         True,
-        description="Whether a queue takes back what it has lent when one of its jobs waits, where the order stops jobs.",
+        description="Whether a queue takes back what it lent when one of its jobs waits, where the order stops jobs.",
     )
 
 

@@ -1,5 +1,6 @@
 """Limits of users and queues, with sequences computed by hand."""
 
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -159,7 +160,7 @@ def test_nobody_borrows_while_an_owner_waits(stack: str, seed: int) -> None:
     spans = [(s["job_id"], s["start_s"], s["end_s"], len(s["gpus"])) for s in run.spans.iter_rows(named=True)]
     borrowed = False
     moments = sorted({at for _, begin, end, _ in spans for at in (begin, end)} | {job["submit_s"] for job in jobs})
-    for at, after in zip(moments, moments[1:], strict=False):
+    for at, after in pairwise(moments):
         now = (at + after) / 2
         running = {name: gpus for name, begin, end, gpus in spans if begin <= now < end}
         held = {name: sum(gpus for job, gpus in running.items() if queue[job] == name) for name in quotas}

@@ -87,7 +87,7 @@ class Held:
         return ""
 
     def within_quota(self, job: Job, gpus: int) -> bool:
-        """Whether its queue would stay within its own quota with so many GPUs more, and no other limit is in the way."""
+        """Whether its queue would stay within its own quota with so many GPUs more, and no other limit is met."""
         quota = self.limits.quotas.get(job.vc)
         return quota is not None and self.queues[job.vc] + gpus <= quota and not self._over(job, gpus)
 
