@@ -155,7 +155,7 @@ $(VENV)/.site-stamp: $(VENV)/.dev-stamp
 	@touch $@
 
 site: $(VENV)/.site-stamp
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 clean:
 	rm -rf $(VENV) $(OLDEST) $(NEWEST) .asv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .weft_cache build dist out report.html

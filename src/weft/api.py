@@ -59,9 +59,10 @@ def simulate(
     time and the first tasks, for reports and timelines. `on_progress` is told now and then how many jobs have finished,
     `on_compile` when kernels must be compiled first.
 
-    >>> run = weft.simulate("demo", stack="fifo", place="first-fit", seed=1)
-    >>> run.stack, run.jobs.height
-    ('fifo[place=first-fit]', 100)
+    Examples:
+        >>> run = weft.simulate("demo", stack="fifo", place="first-fit", seed=1)
+        >>> run.stack, run.jobs.height
+        ('fifo[place=first-fit]', 100)
     """
     if seed is not None:
         check_seed(seed)
@@ -91,9 +92,10 @@ def compare(
     `seeds` is a list, or how many to take from the scenario's on. `workers` is the number of processes (default: one
     per core); the result does not depend on it. `record` keeps link loads over time for the first seed.
 
-    >>> both = weft.compare("demo", stacks=["fifo", "srsf"], seeds=[1], workers=1)
-    >>> [run.stack for run in both.runs]
-    ['fifo', 'srsf']
+    Examples:
+        >>> both = weft.compare("demo", stacks=["fifo", "srsf"], seeds=[1], workers=1)
+        >>> [run.stack for run in both.runs]
+        ['fifo', 'srsf']
     """
     found = sweep(
         scenario, (), stacks, seeds, order=order, place=place, interleave=interleave, pace=pace, workers=workers,
@@ -122,9 +124,10 @@ def sweep(
 
     The runs of all settings are handed to the workers together.
 
-    >>> found = weft.sweep("demo", {"cluster.oversubscription": [1, 4]}, stacks=["fifo"], seeds=[1], workers=1)
-    >>> [setting for setting, comparison in found.points]
-    [(('cluster.oversubscription', 1),), (('cluster.oversubscription', 4),)]
+    Examples:
+        >>> found = weft.sweep("demo", {"cluster.oversubscription": [1, 4]}, stacks=["fifo"], seeds=[1], workers=1)
+        >>> [setting for setting, comparison in found.points]
+        [(('cluster.oversubscription', 1),), (('cluster.oversubscription', 4),)]
     """
     taken: Taken = {}
     stacks = None if stacks is None else [stack_of(stack, taken) for stack in stacks]
@@ -163,8 +166,9 @@ def sweep(
 def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say | None = None) -> dict[str, Any]:
     """The physics alone: given jobs over given links. With `skip` False every iteration is simulated.
 
-    >>> weft.replay("examples/two-jobs.json")["makespan_s"]
-    346.2
+    Examples:
+        >>> weft.replay("examples/two-jobs.json")["makespan_s"]
+        346.2
     """
     from weft.scenario.jobfile import load_job_file
 
@@ -179,13 +183,14 @@ def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say
 class Comparison:
     """Stacks side by side: every run, and the paired statistics over seeds.
 
-    >>> both = weft.compare("demo", stacks=["fifo", "srsf"], seeds=[1], workers=1)
-    >>> both.against("srsf").runs[0].stack
-    'srsf'
-    >>> both.labelled({"Ours": "srsf"}).table()["stack"].unique(maintain_order=True).to_list()
-    ['fifo', 'Ours']
-    >>> both.to_latex().splitlines()[0]
-    '\\\\begin{table}'
+    Examples:
+        >>> both = weft.compare("demo", stacks=["fifo", "srsf"], seeds=[1], workers=1)
+        >>> both.against("srsf").runs[0].stack
+        'srsf'
+        >>> both.labelled({"Ours": "srsf"}).table()["stack"].unique(maintain_order=True).to_list()
+        ['fifo', 'Ours']
+        >>> both.to_latex().splitlines()[0]
+        '\\\\begin{table}'
     """
 
     scenario: str
@@ -286,9 +291,10 @@ class Comparison:
 class Sweep:
     """A comparison at each of several settings of a scenario.
 
-    >>> found = weft.sweep("demo", ["cluster.nic_gbps=25,100"], stacks=["fifo"], seeds=[1], workers=1)
-    >>> [one["name"] for one in found.to_dict()["sweep"]]
-    ['cluster.nic_gbps = 25', 'cluster.nic_gbps = 100']
+    Examples:
+        >>> found = weft.sweep("demo", ["cluster.nic_gbps=25,100"], stacks=["fifo"], seeds=[1], workers=1)
+        >>> [one["name"] for one in found.to_dict()["sweep"]]
+        ['cluster.nic_gbps = 25', 'cluster.nic_gbps = 100']
     """
 
     scenario: str

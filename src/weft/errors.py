@@ -19,11 +19,12 @@ from difflib import get_close_matches
 class WeftError(Exception):
     """Root of all errors raised by weft.
 
-    >>> try:
-    ...     weft.simulate("demo", stack="fiffo")
-    ... except weft.WeftError as error:
-    ...     print(error)
-    there is no stack fiffo; did you mean fifo?
+    Examples:
+        >>> try:
+        ...     weft.simulate("demo", stack="fiffo")
+        ... except weft.WeftError as error:
+        ...     print(error)
+        there is no stack fiffo; did you mean fifo?
     """
 
 

@@ -66,11 +66,12 @@ class Chooser(Planner):
     first job that could start: so every run goes on. A job that the place declines is not offered again at
     that instant.
 
-    >>> class Smallest(weft.learning.Chooser):
-    ...     def choose(self, seen):
-    ...         return min(range(len(seen.queue)), key=lambda row: seen.jobs[row, 1] + 2 * (not seen.mask[row]))
-    >>> weft.simulate("demo", stack=Smallest, seed=1).summary()["finished"]
-    100
+    Examples:
+        >>> class Smallest(weft.learning.Chooser):
+        ...     def choose(self, seen):
+        ...         return min(range(len(seen.queue)), key=lambda row: seen.jobs[row, 1] + 2 * (not seen.mask[row]))
+        >>> weft.simulate("demo", stack=Smallest, seed=1).summary()["finished"]
+        100
     """
 
     keeps_shapes = True

@@ -50,11 +50,12 @@ SEGMENTS = {"job_id": pl.String, "task": pl.String, "kind": pl.String, "start_s"
 class RunResult:
     """One simulated run (or one recorded real one).
 
-    >>> run = weft.simulate("demo", stack="fifo", seed=1)
-    >>> run.summary()["finished"], run.n_gpus
-    (100, 64)
-    >>> run.jobs.columns[:4]
-    ['job_id', 'model', 'gpus', 'submit_s']
+    Examples:
+        >>> run = weft.simulate("demo", stack="fifo", seed=1)
+        >>> run.summary()["finished"], run.n_gpus
+        (100, 64)
+        >>> run.jobs.columns[:4]
+        ['job_id', 'model', 'gpus', 'submit_s']
     """
 
     scenario: str

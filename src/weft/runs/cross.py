@@ -103,10 +103,11 @@ def cross(
     combinations there are, how many are left out, and how many runs that makes, before the first one; `on_estimate`
     how long they will take, once a few have been done.
 
-    >>> found = weft.cross("demo", [1], order=["fifo", "srsf"], place=["best-fit"], interleave=["none"], pace=["fair"],
-    ...                    planner=["ideal"], workers=1)
-    >>> sorted(one.name for one in found.summaries)
-    ['fifo/best-fit/none/fair', 'ideal/none/fair', 'srsf/best-fit/none/fair']
+    Examples:
+        >>> layers = {"place": ["best-fit"], "planner": ["ideal"], "interleave": ["none"], "pace": ["fair"]}
+        >>> found = weft.cross("demo", [1], order=["fifo", "srsf"], **layers, workers=1)
+        >>> sorted(one.name for one in found.summaries)
+        ['fifo/best-fit/none/fair', 'ideal/none/fair', 'srsf/best-fit/none/fair']
     """
     from weft.results.compare import METRICS
 

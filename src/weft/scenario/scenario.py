@@ -34,9 +34,10 @@ class CompareSection(Section):
 class Scenario(Section):
     """A cluster, a workload, a stack, a network model and how to run them.
 
-    >>> demo = weft.Scenario.load("demo")
-    >>> demo.cluster.racks, demo.workload.jobs
-    (4, 100)
+    Examples:
+        >>> demo = weft.Scenario.load("demo")
+        >>> demo.cluster.racks, demo.workload.jobs
+        (4, 100)
     """
 
     cluster: ClusterSection
