@@ -33,22 +33,27 @@ NAV: dict[str, tuple[str, ...]] = {
     "Design": ("design.md", "physics.md", "speed.md", "benchmarks.md", "contributing.md", "security.md",
                "changelog.md"),
 }  # fmt: skip
+# Headings, and below them: where names are imported from, where they are defined, the names.
 PYTHON = {
-    "Runs": ("weft.api", "simulate compare sweep replay Comparison Sweep"),
-    "Combinations": ("weft.runs.cross", "cross Cross"),
-    "Results": ("weft.results.run", "RunResult"),
-    "Scenarios": ("weft.scenario.scenario", "Scenario"),
-    "In a training script": ("weft.training", "progress resume_step"),
-    "Learned policies": ("weft.learning.chooser", "Chooser Seen"),
-    "Learned policies: the environment": ("weft.learning.env", "QueueEnv"),
-    "Policies": ("weft.model.policy", "Policy setting"),
-    "Order": ("weft.policies.order.base", "Order Ranking Claim"),
-    "Place": ("weft.policies.place.base", "Place Answer"),
-    "Joint planners": ("weft.policies.planners.base", "Planner"),
-    "Interleave": ("weft.policies.interleave.base", "Interleave Pick"),
-    "Pace": ("weft.policies.pace.base", "Pace Admission"),
-    "Conformance": ("weft.testing.check_policies", "check_order check_place check_planner check_interleave check_pace"),
-    "Errors": ("weft.errors", "WeftError"),
+    "Runs": ("weft", "weft.api", "simulate compare sweep replay Comparison Sweep"),
+    "Combinations": ("weft", "weft.runs.cross", "cross Cross"),
+    "Results": ("weft", "weft.results.run", "RunResult"),
+    "Scenarios": ("weft", "weft.scenario.scenario", "Scenario"),
+    "In a training script": ("weft", "weft.training", "progress resume_step"),
+    "Learned policies": ("weft.learning", "weft.learning.chooser", "Chooser Seen"),
+    "Learned policies: the environment": ("weft.learning", "weft.learning.env", "QueueEnv"),
+    "Policies": ("weft.model.policy", "weft.model.policy", "Policy setting"),
+    "Order": ("weft.policies.order.base", "weft.policies.order.base", "Order Ranking Claim"),
+    "Place": ("weft.policies.place.base", "weft.policies.place.base", "Place Answer"),
+    "Joint planners": ("weft.policies.planners.base", "weft.policies.planners.base", "Planner"),
+    "Interleave": ("weft.policies.interleave.base", "weft.policies.interleave.base", "Interleave Pick"),
+    "Pace": ("weft.policies.pace.base", "weft.policies.pace.base", "Pace Admission"),
+    "Conformance": (
+        "weft.testing",
+        "weft.testing.check_policies",
+        "check_order check_place check_planner check_interleave check_pace",
+    ),
+    "Errors": ("weft", "weft.errors", "WeftError"),
 }
 
 
@@ -93,9 +98,9 @@ def navigation() -> list[dict[str, Any]]:
 def python_page() -> str:
     """The page of the Python API: docstrings, from the code."""
     parts = ["# Python API\n\nWhat `import weft` offers, and the bases of policies. Examples run in the tests."]
-    for title, (module, names) in PYTHON.items():
+    for title, (shown, module, names) in PYTHON.items():
         parts.append(f"## {title}")
-        parts += [f"::: {module}.{name}" for name in names.split()]
+        parts += [f"::: {module}.{name}\n    options:\n      heading: {shown}.{name}" for name in names.split()]
     return "\n\n".join(parts) + "\n"
 
 

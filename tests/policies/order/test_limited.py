@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import weft
-from weft.errors import ScenarioError
+from weft.errors import ScenarioError, StackError
 
 
 def starts(limits: dict[str, Any], rows: list[tuple[str, str, int]], stack: str = "fifo") -> dict[str, float]:
@@ -57,7 +57,7 @@ def test_quotas_are_lent() -> None:
 def test_a_job_that_could_never_start_is_refused() -> None:
     with pytest.raises(ScenarioError, match=r"limits: job j0 wants 2 GPUs .*: user ann may hold 1 GPUs"):
         starts({"per_user": 1}, ROWS)
-    with pytest.raises(ScenarioError, match="limits belong to an order"):
+    with pytest.raises(StackError, match="limits belong to an order"):
         starts({"per_user": 4}, ROWS, "themis")
 
 

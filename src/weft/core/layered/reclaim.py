@@ -43,7 +43,7 @@ def take_back(
     view: ClusterView, ranking: Ranking, place: Place, state: State, outcomes: Sequence[Outcome]
 ) -> dict[str, Any]:
     """Let borrowers stop in all outcomes, which start the same jobs. Returns what the planner must remember: `owners`,
-    the jobs that they stop for, and whether the order stops jobs."""
+    the jobs that they stop for, and whether the order has ever stopped jobs."""
     limits = ranking.limits
     if limits is None or not limits.lends:
         return {}
@@ -55,7 +55,8 @@ def take_back(
     for other in others:
         other.reasons |= {name: first.reasons[name] for name in first.leaving - other.leaving}
         other.leaving |= first.leaving
-    return {"owners": list(dict.fromkeys(owners)), "stops": ranking.preemptive or ranking.pooled}
+    stops = state.get("stops", False) or ranking.preemptive or ranking.pooled
+    return {"owners": list(dict.fromkeys(owners)), "stops": stops}
 
 
 def _reclaim(view: ClusterView, limits: Limits, place: Place, outcome: Outcome) -> list[str]:
