@@ -42,6 +42,7 @@ def page() -> str:
     parts += ["", OTHERS, "## weft.stacks\n", *_entries("weft.stacks", import_module("weft.stacks").__all__)]
     parts += _entries("weft.stacks.registry", ["register"])
     parts += ["", "## weft.testing\n", *_entries("weft.testing", import_module("weft.testing").__all__)]
+    parts += ["", "## weft.learning\n", *_entries("weft.learning", ["Chooser", "Seen"])]
     parts += ["", "## weft.model\n", *_entries("weft.model", import_module("weft.model").__all__)]
     return "\n".join(parts).rstrip() + "\n"
 

@@ -1,7 +1,7 @@
 """The rules of verdicts, held over the claims of all papers."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -137,7 +137,7 @@ def test_recorded_verdicts_are_those_of_the_rules(paper: str) -> None:
 def test_pages_say_what_the_records_say() -> None:
     """`python -m weft_evidence.pages` fills them in."""
     shown = pages()
-    assert {ROOT / "docs" / "papers" / f"{folder_of(paper).name}.md" for paper in PAGES} <= set(shown)
+    assert {folder_of(paper) / "README.md" for paper in PAGES} < set(shown)
     for page in shown:
         assert filled(page.read_text("utf-8")) == page.read_text("utf-8"), page.name
 
@@ -157,13 +157,41 @@ def test_a_page_of_five_minutes_is_short_and_has_its_parts(page: Path) -> None:
     assert text.index("<!-- sentence") < text.index("## What holds") < text.index("<!-- headlines")
 
 
+def _words(text: str) -> int:
+    return sum(any(sign.isalnum() for sign in word) for word in text.split())
+
+
 def test_the_page_about_everything_fits_one_page() -> None:
     text = (ROOT / "docs" / "summary.md").read_text("utf-8")
-    assert sum(any(sign.isalnum() for sign in word) for word in text.split()) <= 400
+    assert _words(text) <= 400
     assert re.findall(r"papers/([a-z-]+)/README", text) == [folder_of(paper).name for paper in PAGES]
 
 
-@pytest.mark.parametrize("room", ["cassini", "ada_srsf", "flows", "titan", "dally"])
+ROOMS = ["cassini", "ada_srsf", "flows", "titan", "dally"]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_page_behind_the_claims_can_be_read_and_names_every_study(
+    room: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = folder_of(room.replace("_", "-")).with_suffix(".md").read_text("utf-8")
+    studies: list[str] = []
+
+    def asked(known: Iterable[str]) -> list[str]:
+        studies.extend(known)
+        raise SystemExit
+
+    module = import_module(f"weft_evidence.{room}.experiments")
+    monkeypatch.setattr(module, "asked_for", asked)
+    monkeypatch.setattr("sys.argv", ["experiments", "lops"])
+    with pytest.raises(SystemExit):
+        module.main()
+    assert len(studies) > 2
+    assert [name for name in studies if not re.search(rf"[`.] ?(\w+ )?{name}`", page)] == []
+    assert _words(page) <= 1500
+
+
+@pytest.mark.parametrize("room", ROOMS)
 def test_a_misspelt_study_is_refused_before_anything_is_run_or_written(
     room: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,53 +137,9 @@ def test_our_own_pace_is_held_out() -> None:
     assert any(re.match(r"beyond\.shortest: what cross traffic gets changes by [+-]", note) for note in result.notes)
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "papers" / "flow-scheduling.md"
-MEASURED = json.loads((PAGE.parent / PAGE.stem / "claims.json").read_text())
-CAUSES = json.loads((PAGE.parent / PAGE.stem / "causes.json").read_text())
-LEFT_OUT = re.compile(  # changes in claims that hold which only causes.json has, or the page with the sign turned
-    r"table-1\.(p99|max), |figure-8.*(over flow itself|no-estimate,leaves|mcs:reacts instead|shortest instead, without)"
-)
-
-
-def label(claim: str) -> str:
-    """A claim's figure as the page writes it."""
-    named = {"table-1": "Table I", "figure-14": "14(a)", "figure-15": "15(a)"}
-    figure = "figure-15b" if claim == "figure-15.latency-p90" else claim.split(".")[0]
-    return named.get(figure, re.sub(r"figure-(\d+)([ab]?)", lambda m: m[1] + f"({m[2]})" * bool(m[2]), figure))
-
-
-def about(claim: str) -> list[tuple[str, str]]:
-    """What the page says about a claim, and the verdict there if it has one: of rows that begin with its figure or its
-    name (or with nothing, after such a row) the fourth cell and the fifth; points that begin with its figure. For what
-    is not in the paper every line with an interval."""
-    found, mine = [], False
-    of, stem, _, last = label(claim), *claim.rpartition("-")
-    for line in PAGE.read_text().replace("\N{MINUS SIGN}", "-").splitlines():
-        first, *cells = [cell.strip() for cell in line.split("|")[1:]] or [""]
-        if of == "beyond":
-            mine = "[" in line
-        elif not line.startswith("|"):
-            figures = re.match(r"- \*(?:Figures? )?([^*:]*)", line)
-            mine = figures is not None and of.split("(")[0] in re.split(r"\(|, | and ", figures[1])
-        elif first:
-            mine = first == of or f"`{claim}`" in first or (f"`{stem}-" in first and f"`-{last}`" in first)
-        if mine:
-            found.append((cells[2], cells[3]) if len(cells) > 3 and of != "beyond" else (line, ""))
-    return found
-
-
-def has(text: str, value: float) -> bool:
-    """Whether there is this number, rounded to as many digits as it has there."""
-    return any(f"{value:.{len(n.partition('.')[2])}f}" == n for n in re.findall(r"-?\d+(?:\.\d+)?", text))
-
-
-@pytest.mark.parametrize("claim", MEASURED, ids=lambda claim: str(claim["id"]))
-def test_the_page_has_what_the_whole_run_measured(claim: dict[str, Any]) -> None:
-    """A row about it has the number, with its interval where there is one, and the verdict."""
-    (low, high), value = claim["ci95"], claim["measured"]
-    ours, known = label(claim["id"]) == "beyond", low is not None and claim["unit"] == "%"
-    said = [text for text, verdict in about(claim["id"]) if ours or verdict.startswith(claim["verdict"])]
-    assert any(f"{value:.1f} [{low:.1f}, {high:.1f}]" in text if known else has(text, value) for text in said)
+FOLDER = Path(__file__).parents[3] / "docs" / "papers" / "flow-scheduling"
+MEASURED = json.loads((FOLDER / "claims.json").read_text())
+CAUSES = json.loads((FOLDER / "causes.json").read_text())
 
 
 def test_claims_and_changes_are_those_of_the_code() -> None:
@@ -192,23 +148,6 @@ def test_claims_and_changes_are_those_of_the_code() -> None:
     heads = [note.partition(": ")[0] for note in CAUSES]
     changes = [f"{name}, {control.words}" for name, check in CLAIMS.items() for control in check.controls]
     assert [head for head in heads if head not in CLAIMS] == changes
-
-
-@pytest.mark.parametrize("name", [name for name, check in CLAIMS.items() if check.controls])
-def test_the_page_has_what_was_changed_in_a_claim(name: str) -> None:
-    """Each change has its number, with its interval where there is one, in one place about the claim; if the claim
-    holds, in any line with intervals."""
-    (holds,) = (claim["holds"] for claim in MEASURED if claim["id"] == name)
-    said = [text for text, _ in about("beyond" if holds else name)]
-    notes = [note for note in CAUSES if note.startswith(f"{name}, ") and not (holds and LEFT_OUT.match(note))]
-    assert notes or name in ("table-1.p99", "table-1.max")
-    for note in notes:
-        words = note.partition(": ")[2].partition(";")[0]
-        interval, numbers = re.match(r"-?[\d.]+ \[[^]]*\]", words), re.findall(r"(-?[\d.]+) [s%]", words)
-        if interval is not None:
-            assert any(interval[0] in text for text in said), note
-        else:
-            assert any(all(has(text, float(number)) for number in numbers) for text in said), note
 
 
 def test_the_whole_tree_is_run_at_one_seed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -14,8 +14,10 @@ from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.profile import Phase, Profile
 from weft.model.view import Fact
-from weft.policies.planners.base import Planner
 from weft.scenario.problems import explain, problem
+
+if TYPE_CHECKING:
+    from weft.policies.planners.base import Planner
 
 _UNKNOWN_S = 1.0  # an iteration of a job that says nothing about it; no policy that needs to know is asked
 _OPTION = {Fact.ITERATIONS_LEFT: "--iterations", Fact.MODEL: "--model", Fact.PROFILE: "--model or --iteration-s"}

@@ -17,25 +17,33 @@ def run(
     core: Core, world: World, until: float | None = None, on_progress: Callable[[float, Core], None] | None = None
 ) -> None:
     """Let the world go on until nothing more can happen, or until that time; `on_progress` is called every cycle."""
+    idle_wakes = 0
+    while (moved := advance(core, world, until)) is not None:
+        idle_wakes = 0 if moved or core.table.running else idle_wakes + 1
+        if idle_wakes > _MAX_IDLE_WAKES:
+            raise DecisionError(
+                f"stack {core.stack.name} woke {idle_wakes} times in a row and did nothing, at {world.now()} s"
+            )
+        if on_progress is not None:
+            on_progress(world.now(), core)
+
+
+def advance(core: Core, world: World, until: float | None = None) -> bool | None:
+    """Let the world go on to its next events, or to when the policies want to be asked again, and settle them.
+
+    True if anything happened or was decided; None if nothing more can happen, or not before `until`.
+    """
     if not core.paced:  # a run that continues has set it before
         world.set_pace(core.stack.pace)
         core.paced = True
-    idle_wakes = 0
-    while True:
-        bound = min((t for t in (core.wake_s, until) if t is not None), default=None)
-        events = world.next_events(bound)
-        now = world.now()
-        if not events and (bound is None or bound == until):
-            return
-        acted = _settle(core, world, events)
-        idle_wakes = 0 if events or acted or core.table.running else idle_wakes + 1
-        if idle_wakes > _MAX_IDLE_WAKES:
-            raise DecisionError(f"stack {core.stack.name} woke {idle_wakes} times in a row and did nothing, at {now} s")
-        if on_progress is not None:
-            on_progress(now, core)
+    bound = min((t for t in (core.wake_s, until) if t is not None), default=None)
+    events = world.next_events(bound)
+    if not events and (bound is None or bound == until):
+        return None
+    return settle(core, world, events) or bool(events)
 
 
-def _settle(core: Core, world: World, events: Sequence[Event]) -> bool:
+def settle(core: Core, world: World, events: Sequence[Event]) -> bool:
     """Cycles at one instant, until what the world confirmed at once frees nothing; True if anything was decided."""
     acted = False
     for _ in range(_MAX_ROUNDS):

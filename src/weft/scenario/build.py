@@ -9,7 +9,6 @@ from functools import cache, cached_property
 from math import ceil, inf
 from re import sub
 
-from weft.core.layered import Layered
 from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
 from weft.model.profile import Profile
@@ -19,7 +18,7 @@ from weft.network.cost import CostModel
 from weft.network.topologies import Cable, Machine, Via
 from weft.network.topologies import build_cluster as build_topology
 from weft.network.topologies.files import read_topology
-from weft.policies.order.limited import Limited, Limits
+from weft.policies.order.limited import Limits
 from weft.scenario.costs import build_cost
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
@@ -84,19 +83,16 @@ def build_stack(scenario: Scenario, layers: Layers) -> Stack:
     A file with a policy is looked for in the working folder, or else beside the scenario.
     """
     with files_from(scenario.folder):
-        return _limited(_stack(scenario, layers), scenario)
+        return within_limits(_stack(scenario, layers), scenario)
 
 
-def _limited(stack: Stack, scenario: Scenario) -> Stack:
+def within_limits(stack: Stack, scenario: Scenario) -> Stack:
+    """The stack with the scenario's limits, if there are any."""
     limits = _limits(scenario)
     if limits is None:
         return stack
-    if not isinstance(stack.planner, Layered):
-        raise ScenarioError(
-            f"{scenario.where}: limits belong to an order, and stack {stack.name} decides order and place at once; "
-            "leave one of them out"
-        )
-    return replace(stack, planner=Layered(Limited(stack.planner.order, limits), stack.planner.place))
+    with located(scenario.where):
+        return replace(stack, planner=stack.planner.limited(limits))
 
 
 def _limits(scenario: Scenario) -> Limits | None:

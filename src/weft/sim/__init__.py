@@ -15,10 +15,12 @@ from weft.model.job import Job
 from weft.sim.spec import NetworkSpec, RunSpec, estimates
 
 if TYPE_CHECKING:
+    from weft.core.cycle import Core
     from weft.core.stack import Stack
     from weft.results.run import RunResult
+    from weft.sim.world import SimWorld
 
-__all__ = ["NetworkSpec", "RunSpec", "as_run", "few_collections", "simulate"]
+__all__ = ["NetworkSpec", "RunSpec", "as_run", "begin", "end", "few_collections", "simulate"]
 
 
 def simulate(
@@ -36,19 +38,10 @@ def simulate(
     `record` keeps link loads over time and the first tasks, for reports and timelines.
     """
     from weft.core.blame import watching
-    from weft.core.cycle import Core
-    from weft.core.journal import MemoryJournal
     from weft.core.loop import run as drive
-    from weft.sim.outcome import make_result
-    from weft.sim.world import SimWorld
 
-    network, run = network or NetworkSpec(), run or RunSpec()
-    shared = stack.planner.shares_gpus
-    if stack.planner.dedicated and jobs:
-        cluster = cluster.copied(len(jobs))
-    world = SimWorld(cluster, as_run(jobs, stack, cluster, network), network, run, shared_gpus=shared, record=record)
-    journal = MemoryJournal()
-    core = Core(stack, world, run.seed, journal)
+    run = run or RunSpec()
+    world, core = begin(cluster, jobs, stack, network, run, record=record)
     seen = 0
 
     def progress(now: float, core: Core) -> None:
@@ -57,13 +50,46 @@ def simulate(
         if on_progress is not None and seen % 64 == 0:
             on_progress(world.n_finished, len(jobs))
 
-    core.stack.interleave.prepare()
     began = time.perf_counter()
     with few_collections(), watching(core):
         drive(core, world, run.until_s, progress if on_progress is not None else None)
-        world.close()
-        run_result = make_result(world, journal, stack.name, time.perf_counter() - began)
-        return replace(run_result, notes=(*core.left_out, *run_result.notes))
+        return end(world, core, stack.name, time.perf_counter() - began)
+
+
+def begin(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    stack: Stack,
+    network: NetworkSpec | None = None,
+    run: RunSpec | None = None,
+    *,
+    record: bool = False,
+) -> tuple[SimWorld, Core]:
+    """A run before its first event; `weft.core.loop` lets it go on."""
+    from weft.core.cycle import Core
+    from weft.sim.world import SimWorld
+
+    network, run = network or NetworkSpec(), run or RunSpec()
+    if stack.planner.dedicated and jobs:
+        cluster = cluster.copied(len(jobs))
+    world = SimWorld(
+        cluster, as_run(jobs, stack, cluster, network), network, run,
+        shared_gpus=stack.planner.shares_gpus, record=record,
+    )  # fmt: skip
+    core = Core(stack, world, run.seed)
+    core.stack.interleave.prepare()
+    return world, core
+
+
+def end(world: SimWorld, core: Core, name: str, wall_s: float) -> RunResult:
+    """What a run that `begin` began leaves behind."""
+    from weft.core.journal import MemoryJournal
+    from weft.sim.outcome import make_result
+
+    world.close()
+    assert isinstance(core.journal, MemoryJournal)
+    found = make_result(world, core.journal, name, wall_s)
+    return replace(found, notes=(*core.left_out, *found.notes))
 
 
 def as_run(jobs: Sequence[Job], stack: Stack, cluster: Cluster, network: NetworkSpec) -> list[Job]:

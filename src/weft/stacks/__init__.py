@@ -19,7 +19,7 @@ from weft.policies.order.base import Order
 from weft.policies.place.base import Place
 from weft.policies.place.pattern import HD
 from weft.policies.planners.base import Planner
-from weft.stacks.registry import WRAPS, apart, is_file, make, readable
+from weft.stacks.registry import WRAPS, apart, is_file, is_planner, make, readable
 from weft.stacks.registry import names as policy_names
 from weft.stacks.suited import adaptive
 
@@ -167,8 +167,10 @@ def describe(name: str) -> dict[str, str]:
             make(layer, layers[layer])
         except StackError as error:  # it names the policy, which a user of the stack has not written
             raise StackError(f"stack {name}: {error}") from error
-    elif name.partition(":")[0] in policy_names("planners"):
+    elif name.partition(":")[0] in policy_names("planners") or is_planner(name):
         layers = {"planner": name}
+    elif is_file(name):
+        layers = {"order": name}
     else:
         raise StackError(f"there is no stack {quoted(name)}{near(name, names(), '`weft stacks` lists them')}")
     if "planner" in layers:
@@ -180,11 +182,12 @@ def _layers_of(name: str) -> dict[str, str] | None:
     """The layers of a stack that is written as such: order/place/interleave/pace, or planner/interleave/pace."""
     if "/" not in name or name.partition(":")[0] in _PARAMETERS:  # tiresias:3600/36000 has a parameter
         return None
-    first = name.partition("/")[0].partition(":")[0]
-    joint = first in policy_names("planners") and first not in policy_names("order")
+    pieces = name.split("/")
+    first = "/".join(pieces[: _pieces_of_policy(pieces, "order", "place")])
+    known = first.partition(":")[0]
+    joint = is_planner(first) or (known in policy_names("planners") and known not in policy_names("order"))
     layers = ["planner", "interleave", "pace"] if joint else list(DEFAULT)
     found: dict[str, str] = {}
-    pieces = name.split("/")
     for layer, below in zip(layers, [*layers[1:], ""], strict=True):
         if pieces:
             n = _pieces_of_policy(pieces, layer, below)

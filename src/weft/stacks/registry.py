@@ -154,6 +154,17 @@ def is_file(text: str) -> bool:
     return text.partition(":")[0].endswith(".py")
 
 
+def is_planner(text: str) -> bool:
+    """Whether a class in a file answers order and place at once."""
+    if not is_file(text):
+        return False
+    try:
+        find("planners", text)
+    except StackError:
+        return False
+    return True
+
+
 def apart(text: str, begins: Callable[[str, str], bool]) -> list[str]:
     """What stands between commas. A piece that begins nothing, given the one before it, are settings of that one:
     `pace=flow:slot=30ms,delay=6ms`."""
@@ -206,8 +217,9 @@ def _from_file(layer: str, file: str, attribute: str) -> Any:
     policy = getattr(module, attribute, None)
     base = _imported(_BASES[layer])
     if policy is None:
-        known = [name for name, value in vars(module).items() if isinstance(value, type) and issubclass(value, base)]
-        raise StackError(f"{path} has no class {attribute}{near(attribute, [n for n in known if n != base.__name__])}")
+        own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+        known = [value.__name__ for value in own if isinstance(value, type)]
+        raise StackError(f"{path} has no class {attribute}{near(attribute, known)}")
     if not (isinstance(policy, type) and issubclass(policy, base)):
         raise StackError(f"{path}: {attribute} is no {kind}; derive it from {_BASES[layer]}")
     return policy

@@ -1,7 +1,8 @@
 """Prints the controls and the tables beyond the paper of docs/papers/dally.md.
 
 python -m weft_evidence.dally.experiments
-[claims|contention|factors|gandiva|latencies|leases|moves|order|queues|quick|sooner|timers| tiresias|together|two-racks]
+[claims|contention|factors|gandiva|latencies|leases|moves|order|queues|quick|released|sooner|timers|tiresias|together|
+two-racks]
 
 `claims` runs the reproduction over three seeds instead, and writes docs/papers/dally/claims.json: all of it, or of
 `claims EXPERIMENT...` (batch-8, poisson-4, ...) the claims that need no other experiment.
@@ -20,6 +21,7 @@ from weft.runs.kept import kept
 from weft_evidence import claims_of, reproduce
 from weft_evidence.calibration import slowed
 from weft_evidence.claims import Measured, Request, Runs
+from weft_evidence.dally import RELEASED_II, RELEASED_III
 from weft_evidence.dally.beyond import (
     BESIDE,
     CONTENDING,
@@ -42,7 +44,7 @@ from weft_evidence.dally.beyond import (
 )
 from weft_evidence.dally.latency import SHAPES
 from weft_evidence.dally.runs import POISSON
-from weft_evidence.dally.shapes import DALLY, calibrated_profile, factor
+from weft_evidence.dally.shapes import ASTRA_SIM, DALLY, calibrated_profile, factor
 from weft_evidence.pages import ROOT, asked_for, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "dally"
@@ -159,6 +161,23 @@ def factors() -> str:
     return "\n".join(lines)
 
 
+def released() -> str:
+    """The authors' code on 8 racks, thousands of seconds, as released and repaired (Gandiva's code does not leak); and
+    what their ASTRA-sim exposes of each model, over 4 + 4 GPUs and eight units of one GPU, in percent of computing."""
+    statistics = ("mean", "median", "p95", "p99")
+    rows = {"batch": RELEASED_II, "Poisson": RELEASED_III}
+    lines = ["| 8 racks | as released: mean / median / P95 / P99 | repaired |", "|---|---:|---:|"]
+    for words, theirs in rows.items():
+        for k, stack in enumerate(("Gandiva", "Tiresias", "Dally-manual", "Dally")):
+            both = (" / ".join(f"{theirs[name][k][at]:,}" for name in statistics) for at in (0, 1))
+            lines.append(f"| {words}, {stack} | {' | '.join(both)} |")
+    lines += ["", "| | machine | rack | racks | 8 machines | 8 racks |", "|---|" + "---:|" * 5]
+    for model, row in ASTRA_SIM.items():
+        told = (row.machine, row.rack[0], row.network[0], row.rack[1], row.network[1])
+        lines.append(f"| {model} | {' | '.join(f'{100.0 * each:,.4g}' for each in told)} |")
+    return "\n".join(lines)
+
+
 def _interval(found: Measured, digits: int) -> str:
     mean, low, high = (f"{each or 0.0:,.{digits}f}" for each in (found.value, *found.ci95))
     return f"{mean} [{low}, {high}]"
@@ -194,7 +213,11 @@ def _tables() -> None:
         "gandiva": (GANDIVAS, "batch-8"), "timers": (RULES, "batch-8"), "tiresias": (TIRESIASES, "batch-8"),
         "two-racks": (TWO_RACKS, "batch-2"),
     }  # fmt: skip
-    asked = asked_for([*tables, "factors", "sooner", "order", "together", "queues", "latencies", "contention"])
+    asked = asked_for(
+        [*tables, "factors", "sooner", "order", "together", "queues", "latencies", "contention", "released"]
+    )
+    if "released" in asked:
+        print(f"\nreleased\n\n{released()}", flush=True)
     if "factors" in asked:
         print(f"\nfactors, Table I\n\n{factors()}", flush=True)
     for name, (stacks, experiment) in tables.items():

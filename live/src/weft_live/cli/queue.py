@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from weft.cli.common import DirOption, JsonOption, deliver, notice, plain_table, run_folder
+from weft.cli.common import DirOption, JsonOption, aligned, deliver, notice, print_json, run_folder
 
 
 def queue(
@@ -33,22 +33,24 @@ def queue(
         jobs, down = read(folder, ledger, ended=all), servers_down(ledger)
     finally:
         ledger.close()
-    deliver({"jobs": jobs, "servers_down": down}, json, lambda _: _table(jobs))
-    if not json:
+    if json:
+        print_json({"jobs": jobs, "servers_down": down})
+    else:
+        print(_table(jobs))
         for name, why in down.items():
             notice(f"{name} cannot be used: {why}")
 
 
-def _table(jobs: list[dict[str, Any]]) -> Any:
-    table = plain_table("job", "status", ">GPUs", ">waited s", ">ran s", ">done", "where, or why not")
+def _table(jobs: list[dict[str, Any]]) -> str:
+    rows = []
     for job in jobs:
         of = f"/{job['iterations']}" if job["iterations"] else ""
         done = f"{job['done']}{of}" if job["done"] is not None else "-"
         told = job["where"] or job["reason"]
-        table.add_row(
-            job["job"], job["status"], str(job["gpus"]), _number(job["waited_s"]), _number(job["ran_s"]), done, told
+        rows.append(
+            (job["job"], job["status"], str(job["gpus"]), _number(job["waited_s"]), _number(job["ran_s"]), done, told)
         )
-    return table
+    return aligned(("job", "status", ">GPUs", ">waited s", ">ran s", ">done", "where, or why not"), rows)
 
 
 def _number(value: float | None) -> str:

@@ -303,6 +303,18 @@ class Ledger:
             for r, said in zip(rows, _values(r[3] for r in rows), strict=True)
         ]
 
+    def listed(self, *, ended: bool) -> list[dict[str, Any]]:
+        """The same, as far as a queue shows them: thousands of descriptions take longer than a user likes to wait."""
+        rows = self._db.execute(
+            "SELECT id, submit_s, status, run_s, iterations, reason, "
+            "json_extract(description, '$.gpus', '$.iterations', '$.model') "
+            "FROM jobs WHERE ? OR status = '' ORDER BY number",
+            (ended,),
+        ).fetchall()
+        names = ("job", "submit_s", "status", "ran_s", "done", "why", "gpus", "iterations", "model")
+        said = _values(row[-1] for row in rows)
+        return [dict(zip(names, (*row[:-1], *more), strict=True)) for row, more in zip(rows, said, strict=True)]
+
     def said(self, job_id: str) -> Description:
         """A job as submitted."""
         (said,) = self._db.execute("SELECT description FROM jobs WHERE id = ?", (job_id,)).fetchone()

@@ -27,25 +27,14 @@ def queue(folder: Path, ledger: Ledger, *, ended: bool = False) -> list[dict[str
     now = Clock(**clock).now() if clock else 0.0
     rows = []
     here = _Here(folder, ledger, table, now)
-    for row in ledger.jobs(ended=ended):
-        said, record = row.description, live.get(row.id)
-        known: dict[str, Any] = {
-            "job": row.id,
-            "status": row.status or (record["status"] if record else "waiting"),
-            "gpus": said.gpus,
-            "where": "",
-            "submit_s": row.submit_s,
-            "waited_s": None,
-            "ran_s": row.run_s,
-            "iterations": said.iterations or None,
-            "done": row.iterations or None,
-            "model": said.model,
-            "reason": speak(row.why),
-            "code": code_of(row.why),
-        }
-        if not row.status:
-            known |= here.present(row.id, record)
-        rows.append(known)
+    for job in ledger.listed(ended=ended):
+        why, record = read_why(job.pop("why")), live.get(job["job"])
+        over = bool(job["status"])
+        job |= {"where": "", "waited_s": None, "reason": speak(why), "code": code_of(why)}
+        job |= {"iterations": job["iterations"] or None, "done": job["done"] or None}
+        if not over:
+            job |= {"status": record["status"] if record else "waiting", **here.present(job["job"], record)}
+        rows.append(job)
     return rows + [_refused(key, words) for key, (words, _) in ledger.meta("refused", {}).items()]
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from weft.core.cycle import Core
-from weft.core.journal import Journal
-from weft.core.stack import Stack
-from weft.core.table import Table
-from weft.core.world import World
 from weft.errors import InputError, StackError
 from weft.model.job import Job
 from weft.model.plan import Gate
 from weft.model.profile import Profile
 from weft.model.reason import read_why, written
 from weft.model.view import JobStatus, JobView
+
+if TYPE_CHECKING:  # whoever lists a queue decides nothing
+    from weft.core.cycle import Core
+    from weft.core.journal import Journal
+    from weft.core.stack import Stack
+    from weft.core.table import Table
+    from weft.core.world import World
 
 VERSION = 1
 
@@ -28,6 +30,8 @@ _VIEW = ("waiting_since_s", "started_s", "first_start_s", "run_s", "service_gpu_
 
 def restored(saved: dict[str, Any], stack: Stack, world: World, journal: Journal | None = None) -> Core:
     """A core that goes on where `saved` was taken: the same events bring the same decisions."""
+    from weft.core.cycle import Core
+
     _refuse_other(saved, stack.name, world.cluster.n_gpus)
     core = Core(stack, world, saved["seed"], journal)
     core.cycle = saved["cycle"]

@@ -16,6 +16,7 @@ from weft.errors import DecisionError
 from weft.model.plan import Candidate, Plan, State
 from weft.model.view import ClusterView, JobView
 from weft.policies.order.base import STOP_S, Cap, Claim, Order, Ranking
+from weft.policies.order.limited import Limited, Limits
 from weft.policies.place.base import Place
 from weft.policies.planners.base import Planner
 
@@ -71,6 +72,10 @@ class Layered(Planner):
         """
         self._cap = (gpu_s, window_s)
         self.idle_without_jobs = False  # time passes
+
+    def limited(self, limits: Limits) -> Planner:
+        """Within limits, which the order hands on."""
+        return Layered(Limited(self.order, limits), self.place)
 
     def refuse_priorities(self) -> None:
         """Never raises: every order respects priorities through `waiting_by`, and the conformance suite checks that it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from weft.errors import StackError
 from weft.model.cluster import Cluster
@@ -13,6 +14,9 @@ from weft.model.plan import Candidate, State
 from weft.model.policy import Policy
 from weft.model.profile import Profile
 from weft.model.view import ClusterView, Estimate, JobView, Spread
+
+if TYPE_CHECKING:
+    from weft.policies.order.limited import Limits
 
 
 class Planner(Policy):
@@ -50,6 +54,12 @@ class Planner(Policy):
         A job's length is what its user says it is, and a false one would displace others. A planner that does not use
         lengths to decide who gives way ignores the limit.
         """
+
+    def limited(self, limits: Limits) -> Planner:
+        """The planner within limits of users and queues; raises an error if it has none."""
+        raise StackError(
+            f"limits belong to an order, and {self.name} decides order and place at once; leave one of them out"
+        )
 
     def refuse_priorities(self) -> None:
         """Raise an error with the reason if this planner does not put jobs of higher priority first. Order + place
