@@ -4,6 +4,7 @@
 # make alone  tests of measured times and real sockets, for an idle machine (root); make long  those that take longest
 # make stutter  the tests, on a machine that stands still a fifth of the time
 # make bench  the benchmarks        make mutants   does the suite notice a broken engine, pace or place?
+# make slurm RELEASE=trixie  the Slurm tests on that Debian's Slurm, in a chroot (root; trixie: 24.11, sid: 26.05)
 # make newest  the tests, with the newest versions that pip finds; make constraints  takes them
 # make torch  add PyTorch, for the profiler's tests
 # make docs   regenerate the command reference and the examples' expected output; make site  the site, in build/site
@@ -19,10 +20,10 @@ CONSTRAINTS := constraints.txt
 PIP     = PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test newest constraints together alone long stutter bounds lint format bench mutants docs site install dev torch clean
+.PHONY: help demo test newest constraints together slurm alone long stutter bounds lint format bench mutants docs site install dev torch clean
 
 help:
-	@sed -n 's/^# //p' Makefile | head -9
+	@sed -n 's/^# //p' Makefile | head -10
 
 # Installation is skipped until pyproject.toml or the constraints change: the stamps remember when it was done.
 $(BIN)/python:
@@ -101,6 +102,9 @@ together: dev
 # CI does not run them.
 alone: dev
 	$(BIN)/pytest -m "alone and not long" $(ARGS) || [ $$? -eq 5 ]
+
+slurm:
+	.ci/slurm $(or $(RELEASE),trixie) $(ARGS)
 
 long: dev
 	$(BIN)/pytest -m long $(ARGS) || [ $$? -eq 5 ]

@@ -10,6 +10,7 @@ import yaml
 from tools.reference import DOCS, PAGES
 from weft import __version__
 from weft.cli.main import app
+from weft.stacks.registry import BUILT_IN, LAYERS
 
 ROOT = DOCS.parent
 PAGES_WITH_LINKS = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
@@ -26,6 +27,27 @@ def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)", text) + re.findall(r'<img[^>]* src="([^"]+)"', text)
     missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
     assert not missing
+
+
+def test_every_built_in_policy_is_in_the_matrix_and_no_page_of_a_baseline_is_long() -> None:
+    page = (DOCS / "policies.md").read_text(encoding="utf-8")
+    for layer in LAYERS:
+        for name in BUILT_IN[layer]:
+            assert page.count(f"| `{name}` |") == sum(name in BUILT_IN[other] for other in LAYERS), name
+    pages = {path.name: path.read_text(encoding="utf-8").split() for path in (DOCS / "baselines").glob("*.md")}
+    assert {name for name, words in pages.items() if sum(any(map(str.isalnum, word)) for word in words) > 600} == set()
+    assert {name.removesuffix(".md") for name in pages} <= {name for layer in LAYERS for name in BUILT_IN[layer]}
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_named_on_a_page_exist(page: Path) -> None:
+    """A page names files of the code by their path from the top, or from within a package."""
+    if page.name == "CHANGELOG.md":  # says what was
+        return
+    packages = [ROOT / "src/weft", ROOT / "live/src/weft_live", ROOT / "evidence/src/weft_evidence"]
+    bases = [page.parent, ROOT, *packages, *(package.parent for package in packages), ROOT / "src/weft/policies"]
+    named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*/[a-z_]+\.py)`", page.read_text(encoding="utf-8")))
+    assert sorted(name for name in named if not any((base / name).exists() for base in bases)) == []
 
 
 def test_every_command_is_documented() -> None:

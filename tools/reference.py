@@ -1,4 +1,5 @@
-"""Writes pages of docs/: commands.md from the command line, scenario.md from the schema, api.md from the code."""
+"""Writes pages of docs/: commands.md from the command line, scenario.md from the schema, api.md and policies.md from
+the code."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import typer
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from tools import names
+from tools import names, policies
 from weft.cli.main import app
 from weft.scenario import Scenario
 from weft.scenario.jobfile import JobFile
@@ -160,7 +161,7 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-PAGES = {"api.md": names.page, "commands.md": commands, "scenario.md": scenario}
+PAGES = {"api.md": names.page, "commands.md": commands, "policies.md": policies.page, "scenario.md": scenario}
 
 
 def main() -> None:

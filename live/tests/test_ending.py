@@ -8,7 +8,7 @@ from weft.testing import toy_cluster
 from weft_live.description import unread
 from weft_live.ending import NONE, OTHERS_FAULT, RAN_WELL_S, Becomes, Bounds, Faults, Verdict, judge
 from weft_live.local import LocalWorld
-from weft_live.slurm.states import Task as OnSlurm
+from weft_live.slurm.states import SlurmTask
 
 HOW = because("live.exit", status=3)
 
@@ -70,7 +70,7 @@ def test_an_operator_bounds_what_jobs_ask_for(tmp_path: Path) -> None:
         (task,) = world._coming()
         task.gpus = (0,)
         assert world._spec(task)["grace_s"] == 0.5
-        slurm = OnSlurm(task.job, said.model_copy(update={"env": {"grace_s": "600"}}), "17", bounds=world.bounds)
+        slurm = SlurmTask(task.job, said.model_copy(update={"env": {"grace_s": "600"}}), "17", bounds=world.bounds)
         assert (slurm.grace_s, slurm.restarts) == (0.5, 0)
     finally:
         world.close()

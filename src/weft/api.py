@@ -127,7 +127,7 @@ def sweep(
     Examples:
         >>> found = weft.sweep("demo", {"cluster.oversubscription": [1, 4]}, stacks=["fifo"], seeds=[1], workers=1)
         >>> [setting for setting, comparison in found.points]
-        [(('cluster.oversubscription', 1),), (('cluster.oversubscription', 4),)]
+        [{'cluster.oversubscription': 1}, {'cluster.oversubscription': 4}]
     """
     taken: Taken = {}
     stacks = None if stacks is None else [stack_of(stack, taken) for stack in stacks]
@@ -167,7 +167,7 @@ def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say
     """The physics alone: given jobs over given links. With `skip` False every iteration is simulated.
 
     Examples:
-        >>> weft.replay("examples/two-jobs.json")["makespan_s"]
+        >>> round(weft.replay("examples/two-jobs.json")["makespan_s"], 3)
         346.2
     """
     from weft.scenario.jobfile import load_job_file
@@ -294,7 +294,7 @@ class Sweep:
     Examples:
         >>> found = weft.sweep("demo", ["cluster.nic_gbps=25,100"], stacks=["fifo"], seeds=[1], workers=1)
         >>> [one["name"] for one in found.to_dict()["sweep"]]
-        ['cluster.nic_gbps = 25', 'cluster.nic_gbps = 100']
+        ['cluster.nic_gbps=25', 'cluster.nic_gbps=100']
     """
 
     scenario: str

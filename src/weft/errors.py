@@ -24,7 +24,7 @@ class WeftError(Exception):
         ...     weft.simulate("demo", stack="fiffo")
         ... except weft.WeftError as error:
         ...     print(error)
-        there is no stack fiffo; did you mean fifo?
+        there is no stack fiffo; did you mean fifo? `weft stacks` lists them
     """
 
 

@@ -29,9 +29,9 @@ from weft_live.slurm.states import (
     Pin,
     Runs,
     Sent,
+    SlurmTask,
     State,
     Stops,
-    Task,
     Waits,
     Warned,
     What,
@@ -63,12 +63,12 @@ SAYS = {Says.ENDED: DONE, Says.RUNS: RUNNING, Says.HELD: PINNED, Says.FREE: RELE
         Says.LEAVES: replace(RELEASED, completing=True), Says.ODD: replace(RELEASED, state="UNKNOWN")}  # fmt: skip
 
 
-def task(state: State, restarts: int = 0, env: dict[str, str] | None = None, **more: Any) -> Task:
+def task(state: State, restarts: int = 0, env: dict[str, str] | None = None, **more: Any) -> SlurmTask:
     said = Description(name="17", argv=("sbatch", "x"), gpus=8, restarts=restarts, env=env or {})
-    return replace(Task(toy_job("17", 8, iterations=10), said, "17", state), **more)
+    return replace(SlurmTask(toy_job("17", 8, iterations=10), said, "17", state), **more)
 
 
-def seen(made: Task, record: Record | None, now: float = 10.0) -> tuple[str, tuple[What, ...], str, Do]:
+def seen(made: SlurmTask, record: Record | None, now: float = 10.0) -> tuple[str, tuple[What, ...], str, Do]:
     """The name of the next state, what happened, the code of the reason, the command; the task goes on from there."""
     found = look(made, record, now)
     made.state = found.state
@@ -139,12 +139,12 @@ def test_every_walk_of_four_looks_from_a_start(restarts: int, env: dict[str, str
     never let go where nobody decided that it should run, nothing happens without a state for it, and an attempt that
     started is reported to have ended before another one starts."""
     begin = [task(state, restarts, env, cancelled=cancelled) for state in (SENT, STATES[Waits])]
-    edge: dict[Any, Task] = {(repr(made.state), made.missing): made for made in begin}
+    edge: dict[Any, SlurmTask] = {(repr(made.state), made.missing): made for made in begin}
     known, looks = set(edge), 0
     for depth in range(4):
-        new: dict[Any, Task] = {}
+        new: dict[Any, SlurmTask] = {}
         for made in edge.values():
-            steps: list[Task] = [made]
+            steps: list[SlurmTask] = [made]
             if type(made.state) is Runs:
                 steps.append(replace(made, state=Stops(made.state.at, made.state.started_s)))
             for one, record in product(steps, RECORDS):
@@ -161,7 +161,7 @@ def test_every_walk_of_four_looks_from_a_start(restarts: int, env: dict[str, str
     assert looks > (100 if cancelled else 1500)
 
 
-def sound(before: Task, record: Record | None, state: State, what: tuple[What, ...], do: Do) -> None:
+def sound(before: SlurmTask, record: Record | None, state: State, what: tuple[What, ...], do: Do) -> None:
     """What must hold of every look."""
     starting = isinstance(before.state, Sent | LetGo | GivesUp)
     if do in (Do.RELEASE, Do.UPDATE):

@@ -11,7 +11,7 @@ from weft_live.slurm.commands import Ended, Slurm
 from weft_live.slurm.hands import Snapshot
 from weft_live.slurm.reconcile import GONE, look
 from weft_live.slurm.seeing import recalled, to_recall
-from weft_live.slurm.states import At, Look, Over, Pin, Runs, Task, What
+from weft_live.slurm.states import At, Look, Over, Pin, Runs, SlurmTask, What
 
 
 def test_the_accounting_is_asked_about_jobs_that_the_controller_has_forgotten(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_the_accounting_is_asked_about_jobs_that_the_controller_has_forgotten(tm
 
 def test_a_forgotten_job_ends_as_the_accounting_says() -> None:
     runs = Runs(At((0, 1), Pin(("n1",), 2, 1, "weft:job=17,attempt=1")), 0.0)
-    task = Task(toy_job("17", 8), Description(name="17", argv=("sbatch", "x"), gpus=8), "17", runs)
+    task = SlurmTask(toy_job("17", 8), Description(name="17", argv=("sbatch", "x"), gpus=8), "17", runs)
     forgotten = Snapshot(1, {}, {})
     for task.missing in range(1, GONE - 1):
         assert look(task, recalled(task, forgotten), 1.0) == Look(runs)

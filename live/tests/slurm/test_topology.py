@@ -10,7 +10,7 @@ from weft.network.topologies import Machine, leaf_spine
 from weft.network.topologies.files import parse_slurm_topology, read_topology
 from weft_live.slurm.commands import Slurm
 from weft_live.slurm.records import Node, Record
-from weft_live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, topology_conf, unusable
+from weft_live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, refuse_plugin, topology_conf, unusable
 
 SHOWN = """\
 SwitchName=leaf1 Level=0 LinkSpeed=400 Nodes=n[1-4]
@@ -34,33 +34,24 @@ def test_what_is_shown_becomes_a_file_again() -> None:
 
 
 def test_nodes_on_no_switch_and_several_trees_are_joined() -> None:
-    text = topology_conf(SHOWN.replace("SwitchName=spine", "#"), {"n1": 8, "n5": 8, "n9": 4})
+    text = topology_conf(SHOWN.partition("SwitchName=spine")[0], {"n1": 8, "n5": 8, "n9": 4})
     cluster = parse_slurm_topology(text, gpus={"n1": 8, "n5": 8, "n9": 4})
     assert [(server.name, len(server.gpus)) for server in cluster.servers] == [("n1", 8), ("n5", 8), ("n9", 4)]
     assert cluster.n_racks == 3
 
 
-def test_blocks() -> None:
-    text = topology_conf(
-        "BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\nBlockName=b2 Nodes=n[3-4]\n", {"n1": 8, "n3": 8}
-    )
-    assert text == "BlockName=b1 Nodes=n1\nBlockName=b2 Nodes=n3\n"
-
-
-# As 25.05 prints them: a tree from topology.yaml without speeds, and blocks of which pairs are aggregated.
+# As 25.05 prints them: a tree from topology.yaml without speeds, and others.
 NEWER_TREE = """\
 SwitchName=top Level=1 LinkSpeed=0 Nodes=n[1-4] Switches=s[1-2]
 SwitchName=s1 Level=0 LinkSpeed=0 Nodes=n[1-2]
 SwitchName=s2 Level=0 LinkSpeed=0 Nodes=n[3-4]
 """
-AGGREGATED = """\
-BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2
-BlockName=b2 BlockIndex=1 Nodes=n[3-4] BlockSize=2
-BlockName=b3 BlockIndex=2 Nodes=n[5-6] BlockSize=2
-BlockName=b4 BlockIndex=3 Nodes=n[7-8] BlockSize=2
-AggregatedBlock=b[1-2] BlockIndex=4 Nodes=n[1-4] BlockSize=4
-AggregatedBlock=b[3-4] BlockIndex=5 Nodes=n[5-8] BlockSize=4
-"""
+OTHERS = [
+    "BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2",
+    "AggregatedBlock=b[1-2] BlockIndex=4 Nodes=n[1-4] BlockSize=4",
+    "RingName=r1 RingIndex=0 Nodes=n[1-4]",
+    "TorusName=t1 Nodes=n[1-8]",
+]
 
 
 def test_a_tree_of_a_newer_version_has_no_speeds_and_is_read() -> None:
@@ -71,13 +62,24 @@ def test_a_tree_of_a_newer_version_has_no_speeds_and_is_read() -> None:
     assert parse_slurm_topology(plain).n_racks == 2, "a file with LinkSpeed=0 too"
 
 
-def test_aggregated_blocks_are_closer_together() -> None:
-    gpus = {f"n{i}": 8 for i in range(1, 9)}
-    cluster = parse_slurm_topology(topology_conf(AGGREGATED, gpus), gpus=gpus)
-    assert cluster.n_racks == 4
-    first, second, third = (set(cluster.servers[i].domains) for i in (0, 2, 4))
-    assert len(first & second) == 2, "b1 and b2 have their aggregate and the top in common"
-    assert len(first & third) == 1
+@pytest.mark.parametrize("line", OTHERS)
+def test_what_is_no_tree_of_switches_is_refused(line: str) -> None:
+    """Starts that break the rules of blocks wait for ever, and Slurm gives no reason."""
+    with pytest.raises(InputError, match=f"says {line.partition('=')[0]}=.*weft reads switches only"):
+        topology_conf(f"{NEWER_TREE}{line}\n", {"n1": 8})
+    with pytest.raises(InputError, match="weft reads switches only"):
+        refuse_plugin({"TopologyPlugin": "topology/tree"}, line)
+
+
+@pytest.mark.parametrize("plugin", ["none", "default", "flat", "tree"])
+def test_plugins_without_rules(plugin: str) -> None:
+    refuse_plugin({"TopologyPlugin": f"topology/{plugin}"}, NEWER_TREE if plugin == "tree" else "")
+
+
+@pytest.mark.parametrize("plugin", ["block", "torus3d", "3d_torus", "ring"])
+def test_plugins_with_rules_are_refused(plugin: str) -> None:
+    with pytest.raises(InputError, match=f"TopologyPlugin is topology/{plugin}, whose rules"):
+        refuse_plugin({"TopologyPlugin": f"topology/{plugin}"}, "")
 
 
 YAML = """\
@@ -172,6 +174,9 @@ def test_a_real_slurm(serving: Serving, box: Sandbox) -> None:
     cluster = read_cluster(newer, frozenset(), Machine(nic_gbps=25.0), say=noted.append)
     assert noted == ["note: Slurm gives no link speeds; 25 Gbit/s to each node is assumed (--scenario)"]
     assert {link.bytes_per_s for link in cluster.topology.links if link.tier == "nic"} == {25e9 / 8}
+    newer.partitions = lambda: "PartitionName=train AllowGroups=ALL Topology=blocks State=UP\n"  # type: ignore[method-assign]
+    with pytest.raises(InputError, match=r"partition train has a topology of its own \(blocks\)"):
+        read_cluster(newer, frozenset())
 
 
 @pytest.mark.engine

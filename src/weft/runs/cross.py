@@ -104,10 +104,10 @@ def cross(
     how long they will take, once a few have been done.
 
     Examples:
-        >>> layers = {"place": ["best-fit"], "planner": ["ideal"], "interleave": ["none"], "pace": ["fair"]}
+        >>> layers = {"place": ["best-fit"], "planner": ["themis"], "interleave": ["none"], "pace": ["fair"]}
         >>> found = weft.cross("demo", [1], order=["fifo", "srsf"], **layers, workers=1)
         >>> sorted(one.name for one in found.summaries)
-        ['fifo/best-fit/none/fair', 'ideal/none/fair', 'srsf/best-fit/none/fair']
+        ['fifo/best-fit/none/fair', 'srsf/best-fit/none/fair', 'themis/none/fair']
     """
     from weft.results.compare import METRICS
 

@@ -46,7 +46,7 @@ def test_index_is_the_supremum(services: list[float], attained: float, end: floa
 
 
 def test_by_hand() -> None:
-    """docs/baselines/tiresias.md: one server of 4 GPUs, thresholds of 12 and 1,000 GPU s.
+    """One server of 4 GPUs, thresholds of 12 and 1,000 GPU s.
 
     h1 gives way to h2 at 3 s (12 GPU s); h2 passes the threshold at 6 s and stays, until 53 s (200 GPU s); then h1,
     until 55 s (20). x gives way to y at 70 s with 40 GPU s, y to z at 74 s with 16; z ends at 76 s (8). Then x and y

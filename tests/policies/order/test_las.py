@@ -8,7 +8,7 @@ from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def test_continuous_by_hand() -> None:
-    """docs/baselines/tiresias.md: 4 GPUs, leases of 10 s; a (4 GPUs, 15 s), b (4 GPUs, 12 s), c (2 GPUs, 10 s).
+    """4 GPUs, leases of 10 s; a (4 GPUs, 15 s), b (4 GPUs, 12 s), c (2 GPUs, 10 s).
 
     At 0 all have 0: a. At 10: a 40, b and c 0: b. At 20: b 40, c 0: c, and nobody fits beside it (a, b want 4). At 30 c
     is done; a and b have 40 each: a by submission, until 35. Then b, with 2 s left.
@@ -23,7 +23,7 @@ def test_continuous_by_hand() -> None:
 
 
 def test_queues_by_hand() -> None:
-    """docs/baselines/tiresias.md: one threshold of 40 GPU s. a passes it at 10 s and gives way to b, which waits in
+    """One threshold of 40 GPU s. a passes it at 10 s and gives way to b, which waits in
     the first queue since 2 s; b passes it at 20 s: both are in the second queue, and b stays. c comes at 25 s into the
     first queue: b gives way at once. c ends at 28; then a goes before b (submission)."""
     jobs = [toy_job("a", 4, 15), toy_job("b", 4, 20, submit_s=2.0), toy_job("c", 4, 3, submit_s=25.0)]
@@ -58,7 +58,7 @@ def test_a_job_moves_only_if_the_order_says_so(stack: str, more: list[Move]) -> 
 
 
 def test_short_jobs_do_not_wait_behind_long_ones() -> None:
-    """The property of docs/baselines/tiresias.md: a short job runs at the next end of a lease, whoever came before."""
+    """A short job runs at the next end of a lease, whoever came before."""
     jobs = [toy_job("long", 4, 500), toy_job("longer", 4, 600), toy_job("short", 4, 8, submit_s=203.0)]
     for stack in ("tiresias:10", "tiresias-queues:40"):
         core = played(ToyWorld(toy_cluster(1, 1, 4), jobs), stack)

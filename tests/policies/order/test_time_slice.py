@@ -14,7 +14,7 @@ def test_a_slice_is_a_second_at_least(text: str) -> None:
 
 
 def test_slices_by_hand() -> None:
-    """docs/baselines/gandiva.md: one server of 4 GPUs, slices of 10 s: a (4), b (2), c (2), d (4), 20 s each.
+    """One server of 4 GPUs, slices of 10 s: a (4), b (2), c (2), d (4), 20 s each.
 
     10 s: b and c have waited longest and share the server; 20 s: d; 30 s: a, which ends at 40; then b and c, which end
     at 50; d has 10 s left.
@@ -39,7 +39,7 @@ def test_nobody_is_sliced_when_nobody_waits() -> None:
 
 
 def test_migration_by_hand() -> None:
-    """docs/baselines/gandiva.md: two servers of 4 GPUs, a and b (3 GPUs) on one each: c (2 GPUs) has to take one GPU on
+    """Two servers of 4 GPUs, a and b (3 GPUs) on one each: c (2 GPUs) has to take one GPU on
     either. When a is done at 10 s, c moves to its server."""
     jobs = [toy_job("a", 3, 10), toy_job("b", 3, 100), toy_job("c", 2, 30, 1.0, 1.25e9)]
     world = ToyWorld(toy_cluster(1, 2, 4), jobs)
@@ -54,7 +54,7 @@ def test_migration_by_hand() -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_everybody_has_a_turn_soon(n: int) -> None:
-    """The property of docs/baselines/gandiva.md: of n equal jobs none waits longer than n - 1 slices for its turn."""
+    """Of n equal jobs none waits longer than n - 1 slices for its turn."""
     world = ToyWorld(toy_cluster(1, 1, 4), [toy_job(f"j{i}", 4, 35) for i in range(n)])
     core = played(world, "gandiva:10")
     since = {f"j{i}": 0.0 for i in range(n)}

@@ -4,7 +4,7 @@ from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def test_by_hand() -> None:
-    """docs/baselines/gandiva.md: three servers of 4 GPUs. a (1 GPU) opens server 0, b (2) server 1, c (1) goes to the
+    """Three servers of 4 GPUs. a (1 GPU) opens server 0, b (2) server 1, c (1) goes to the
     server of its size, d (2) likewise, e (4) opens server 2; f (2) finds neither a server of its size nor one without
     affinity, so it goes to server 0, which has 2 free."""
     sizes = {"a": 1, "b": 2, "c": 1, "d": 2, "e": 4, "f": 2}

@@ -4,7 +4,7 @@ from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
 def test_by_hand() -> None:
-    """docs/baselines/elasticflow.md: three machines of 4. a (3) keeps a fourth GPU idle; b (2) and c (1) share a
+    """Three machines of 4. a (3) keeps a fourth GPU idle; b (2) and c (1) share a
     machine; d (6, rounded to 8) finds one idle machine and waits until a has ended at 10 s; then e (1) takes the
     tightest machine."""
     jobs = [

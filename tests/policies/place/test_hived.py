@@ -19,7 +19,7 @@ from weft.testing import ToyWorld, toy_cluster, toy_job
     ],
 )
 def test_by_hand(free: list[int], gpus: int, expected: list[tuple[int, int]]) -> None:
-    """docs/baselines/hived.md: two racks of two machines of 4."""
+    """Two racks of two machines of 4."""
     assert fragments_first(np.array(free), np.full(4, 4), np.array([0, 0, 1, 1]), gpus) == expected
 
 

@@ -34,7 +34,7 @@ TURNS = [(0.0, Start, "a"), (20.0, Stop, "a"), (20.0, Start, "b"), (40.0, Stop, 
 
 
 def test_by_hand() -> None:
-    """docs/baselines/gandiva.md: a server of 2 GPUs, slices of 20 s; a and b want both, 40 times 1 s of computing and
+    """A server of 2 GPUs, slices of 20 s; a and b want both, 40 times 1 s of computing and
     2 s of communication. Each has a slice of its own, and does 6 iterations in it. At 40 s both are measured: b is
     packed with a. One computes while the other communicates: 34 iterations of 3 s each, until 143 s."""
     core, world = drive([job("a", 2, 40), job("b", 2, 40)], 2.0)

@@ -28,7 +28,7 @@ def job(name: str, gpus: int, model: str, iterations: int = 10, submit_s: float 
 
 
 def test_by_hand() -> None:
-    """docs/baselines/tiresias.md: two servers of 4 GPUs; a and b (1 GPU, low skew) take the fullest server. VGG (4)
+    """Two servers of 4 GPUs; a and b (1 GPU, low skew) take the fullest server. VGG (4)
     takes the other one whole; AlexNet (4) finds 2 GPUs and waits for a whole server; ResNet (2) goes to the two that
     are left. At 10 s both servers are free but for the ResNet: AlexNet starts on the other one."""
     jobs = [

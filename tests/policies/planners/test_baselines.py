@@ -1,4 +1,4 @@
-"""random and ideal: conform; at random; a cluster each (docs/baselines/random.md, ideal.md)."""
+"""random and ideal: conform; at random; a cluster each."""
 
 from typing import Any
 

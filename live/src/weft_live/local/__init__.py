@@ -26,14 +26,14 @@ from weft_live.measured import SLACK_S, Doubts
 from weft_live.unix import bound
 from weft_live.waiting import Closing, LiveWorld
 
-__all__ = ["Closing", "LocalWorld", "Task"]
+__all__ = ["Closing", "LocalTask", "LocalWorld"]
 
 _PAUSE_S = (2.0, 120.0)  # seconds before a start that was impossible is tried again: at first, doubling, and at most
 _SCAN_S = 0.5  # every runner is looked at this often, in case it was killed before it could say anything
 
 
 @dataclass
-class Task:
+class LocalTask:
     """A job that has not ended, and its present attempt."""
 
     job: Job
@@ -54,7 +54,7 @@ class Task:
     barred_until_s: float | None = None
 
 
-class LocalWorld(LiveWorld[Task]):
+class LocalWorld(LiveWorld[LocalTask]):
     """See the module. Jobs come by `submit`; with `open` the world waits for more when it has nothing to do.
 
     Each start of a job is an attempt with a folder and a runner of its own (weft_live/runner.py), so that jobs go on
@@ -86,7 +86,7 @@ class LocalWorld(LiveWorld[Task]):
 
     def submit(self, job: Job, description: Description) -> None:
         """A job that is to be reported at its time of submission."""
-        self._will_arrive(Task(job, description))
+        self._will_arrive(LocalTask(job, description))
 
     def cancel(self, job_id: str) -> bool:
         """End a job for good; False if there is no such job any more."""
@@ -102,7 +102,7 @@ class LocalWorld(LiveWorld[Task]):
         self, view: JobView, description: Description, starts: int, faults: Faults, cancelled: bool, gate: Gate | None
     ) -> None:
         """A job as the last server left it."""
-        task = Task(
+        task = LocalTask(
             view.job, description, saved=view.saved_iterations, faults=faults, starts=starts, gpus=view.gpus,
             running=view.status in (JobStatus.RUNNING, JobStatus.STOPPING),
             stopping=view.status is JobStatus.STOPPING, cancelled=cancelled,
@@ -113,7 +113,7 @@ class LocalWorld(LiveWorld[Task]):
             task.attempt = self.attempt(view.id, starts)
         self.adopt(task, gate)
 
-    def adopt(self, task: Task, gate: Gate | None) -> None:
+    def adopt(self, task: LocalTask, gate: Gate | None) -> None:
         """Take a job over from a process that has gone: what it had asked for is asked for again."""
         self.tasks[task.job.id] = task
         task.gate = gate
@@ -201,7 +201,7 @@ class LocalWorld(LiveWorld[Task]):
         self._dirty.clear()
         return events
 
-    def _doubted(self, task: Task, attempt: Attempt, now: float) -> list[Learned]:
+    def _doubted(self, task: LocalTask, attempt: Attempt, now: float) -> list[Learned]:
         """Whether a running job is not what it said."""
         known = task.description.iterations
         if not known and task.gate is None:
@@ -214,7 +214,7 @@ class LocalWorld(LiveWorld[Task]):
             task.job, task.description, seen, left, iteration_s, ran_s, now, self.slack_s, gated_s
         )  # fmt: skip
 
-    def _start(self, task: Task, start: Start) -> list[Event]:
+    def _start(self, task: LocalTask, start: Start) -> list[Event]:
         task.starts += 1
         task.gpus, task.gate, task.running, task.stopping = start.gpus, start.gate, False, False
         task.doubts = Doubts()
@@ -231,7 +231,7 @@ class LocalWorld(LiveWorld[Task]):
         task.bars = 0
         return []
 
-    def _spec(self, task: Task) -> dict[str, Any]:
+    def _spec(self, task: LocalTask) -> dict[str, Any]:
         """What the runner is to do."""
         attempt = task.attempt or self.attempt(task.job.id, task.starts)
         description = task.description
@@ -249,10 +249,10 @@ class LocalWorld(LiveWorld[Task]):
             "gate": self._gate(task),
         }
 
-    def _grace_s(self, task: Task) -> float:
+    def _grace_s(self, task: LocalTask) -> float:
         return min(task.description.grace_s, self.bounds.grace_s)
 
-    def _gate(self, task: Task) -> dict[str, float] | None:
+    def _gate(self, task: LocalTask) -> dict[str, float] | None:
         """A gate by the machine's clock, for the beginning of an iteration; its task comes `offset` later."""
         gate = task.gate
         if gate is None:
@@ -266,7 +266,7 @@ class LocalWorld(LiveWorld[Task]):
             "offset": float(offset_s),
         }
 
-    def _ended(self, task: Task, attempt: Attempt, ended: Ended, now: float) -> list[Event]:
+    def _ended(self, task: LocalTask, attempt: Attempt, ended: Ended, now: float) -> list[Event]:
         """What the end of an attempt means for its job."""
         progress = attempt.progress()
         spread = Spread.of(self.cluster, task.gpus)
@@ -295,7 +295,7 @@ class LocalWorld(LiveWorld[Task]):
                     events.append(Barred(now, job_id, pausing(verdict)))
                 return events
 
-    def _end(self, task: Task, event: Finished | Withdrawn, why: Why) -> Event:
+    def _end(self, task: LocalTask, event: Finished | Withdrawn, why: Why) -> Event:
         del self.tasks[task.job.id]
         self.outcomes[task.job.id] = why
         return event

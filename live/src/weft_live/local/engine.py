@@ -13,7 +13,7 @@ from weft.model.reason import speak
 from weft.network.topologies import Machine, leaf_spine
 from weft_live.clock import Clock
 from weft_live.engine import Site
-from weft_live.local import LocalWorld, Task
+from weft_live.local import LocalTask, LocalWorld
 
 
 class LocalEngine:
@@ -59,7 +59,7 @@ class DryWorld(LocalWorld):
         super().__init__(cluster, folder, clock, open=True)
         self._say = say
 
-    def adopt(self, task: Task, gate: Gate | None) -> None:
+    def adopt(self, task: LocalTask, gate: Gate | None) -> None:
         """A job as it was left; whatever runs of it is not touched."""
         task.attempt = None
         self.tasks[task.job.id] = task

@@ -32,7 +32,7 @@ class Watcher(Protocol):
     def forget(self, source: socket.socket) -> None: ...
 
 
-class Control:
+class ControlSocket:
     """The server's end. Every request changes state, so every request carries the token of the folder."""
 
     def __init__(self, folder: Path, watcher: Watcher, handle: Callable[[Request], Answer]) -> None:

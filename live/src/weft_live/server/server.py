@@ -30,7 +30,7 @@ from weft_live.clock import Clock
 from weft_live.description import Description, unread
 from weft_live.ending import BOUNDS, Bounds
 from weft_live.engine import Engine, Site
-from weft_live.server.control import Control
+from weft_live.server.control import ControlSocket
 from weft_live.server.durable import Durable
 from weft_live.server.folders import own, refuse_network, remove_old
 from weft_live.server.ledger import JobRow, Ledger
@@ -115,7 +115,7 @@ class Server:
             self._take_over()
             self._remember_speeds()
             if alone:
-                control = Control(folder, self.world, self._handle)
+                control = ControlSocket(folder, self.world, self._handle)
                 open_now.callback(control.close)
             self._resources = open_now.pop_all()
 

@@ -21,8 +21,8 @@ from weft_live.slurm.notes import refuse_folder, refuse_giving, refuse_hook
 from weft_live.slurm.priority import read_standing
 from weft_live.slurm.reconcile import look
 from weft_live.slurm.records import Record
-from weft_live.slurm.states import Look, Runs, Task, Waits
-from weft_live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster
+from weft_live.slurm.states import Look, Runs, SlurmTask, Waits
+from weft_live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, refuse_plugin
 from weft_live.slurm.world import SlurmWorld
 
 
@@ -62,7 +62,9 @@ class SlurmEngine:
         refuse_folder(self.jobs_folder(folder).parent)
         refuse_cluster(cluster, gpu_nodes(self.slurm, self.partitions))
         with suppress(Unreachable):
-            refuse_hook(self.slurm.config())
+            config = self.slurm.config()
+            refuse_hook(config)
+            refuse_plugin(config, self.slurm.topology())
             read_standing(self.slurm, self.priority)
 
     def layers(
@@ -113,7 +115,7 @@ class SlurmEngine:
 class DrySlurmWorld(SlurmWorld):
     """Every start and stop succeeds at once, in words only; jobs end when they do in Slurm."""
 
-    def judge(self, task: Task, record: Record | None, now: float) -> Look:
+    def judge(self, task: SlurmTask, record: Record | None, now: float) -> Look:
         """What the real job does matters only when it is over."""
         seen = look(task, record, now) if record is None or record.ended else Look(task.state)
         return Look(seen.state, seen.what, seen.why)

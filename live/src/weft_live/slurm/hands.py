@@ -17,7 +17,7 @@ from weft_live.slurm.notes import Mark, Why
 from weft_live.slurm.priority import Standing, read_standing
 from weft_live.slurm.reconcile import FORGET_S
 from weft_live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
-from weft_live.slurm.states import Do, Over, Pin, Sent, Task, Waits
+from weft_live.slurm.states import Do, Over, Pin, Sent, SlurmTask, Waits
 
 _CLOCK_S = 60.0  # seconds between looks at the controller's clock
 _STANDING_S = 30.0  # seconds between looks at QOS and fair shares, which Slurm computes anew every few minutes
@@ -53,7 +53,7 @@ class Command:
         )
 
 
-def _placing(task: Task, record: Record | None, ahead_s: float, now: float) -> Command:
+def _placing(task: SlurmTask, record: Record | None, ahead_s: float, now: float) -> Command:
     """The command that sends a placement. A job that Slurm has put off is told that it may start now, by this machine's
     clock. If that is ahead of the controller's, only a job that has been put off is told so, and it starts later by the
     difference."""
@@ -69,7 +69,7 @@ def _placing(task: Task, record: Record | None, ahead_s: float, now: float) -> C
 
 
 def commands(
-    doing: Iterable[tuple[Task, Do]], records: Mapping[str, Record], ahead_s: float, now: float
+    doing: Iterable[tuple[SlurmTask, Do]], records: Mapping[str, Record], ahead_s: float, now: float
 ) -> tuple[list[Command], list[str]]:
     """What to do about jobs as commands, and jobs that are to be cancelled."""
     doing = list(doing)
@@ -80,7 +80,7 @@ def commands(
     ], [task.key for task, do in doing if do is Do.CANCEL]
 
 
-def _plain(task: Task, do: Do) -> Command:
+def _plain(task: SlurmTask, do: Do) -> Command:
     """Any other command."""
     pin = None if isinstance(task.state, Waits | Over) else task.state.at.pin
     return Command(do, task.key, pin, task.description.env.get("signal", "TERM"), again=task.starts > 1)

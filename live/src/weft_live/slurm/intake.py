@@ -20,7 +20,7 @@ from weft_live.slurm.hands import Snapshot
 from weft_live.slurm.notes import foreign
 from weft_live.slurm.records import Node, Record
 from weft_live.slurm.request import describe, on_fewest_nodes
-from weft_live.slurm.states import Task
+from weft_live.slurm.states import SlurmTask
 from weft_live.slurm.world import SlurmWorld
 
 _TOGETHER_S = 2.0  # seconds to wait for the models of jobs that came together
@@ -197,7 +197,7 @@ class Intake:
         """Jobs that stay held, and why."""
         return {key: said[0] for key, said in self._refused.items()}
 
-    def set_aside(self, task: Task, why: Why) -> None:
+    def set_aside(self, task: SlurmTask, why: Why) -> None:
         """A job that Slurm will not start stays held until its request, which weft has changed itself, changes."""
         self._refuse(task.key, speak(why), "")
         self._keep_refused()

@@ -33,7 +33,7 @@ from weft.errors import InputError
 from weft_live.clock import Clock
 from weft_live.description import Description
 from weft_live.slurm.records import HOLD_WORD, Record
-from weft_live.slurm.states import Pauses, Task, Waits
+from weft_live.slurm.states import Pauses, SlurmTask, Waits
 
 _FOREIGN = re.compile(r"weft:job=\S*,since=(\d{1,12}\.\d{1,9}),dir=([^\s,]+)")
 _OWNERS = re.compile(r"^local owners = \{([^}]*)\}", re.MULTILINE)
@@ -41,7 +41,7 @@ _NOBODY = 0xFFFFFFFF
 Shift = tuple[float, float, float, float]  # epoch by wall time, period, tolerance; how much later the task begins
 
 
-def note(folder: Path, clock: Clock, task: Task, shift: Shift | None) -> str:
+def note(folder: Path, clock: Clock, task: SlurmTask, shift: Shift | None) -> str:
     """One word without blanks, which Slurm keeps as it is. `since` tells servers apart: when their run began."""
     shifted = f",shift={shift[0]:.6f}/{shift[1]:.9g}/{shift[2]:.6g}" if shift else ""
     return (
@@ -197,7 +197,7 @@ class Telling:
         self._sent: dict[str, tuple[str, float]] = {}
 
     def look(
-        self, tasks: Mapping[str, Task], why: Callable[[str], str], refused: Mapping[str, str],
+        self, tasks: Mapping[str, SlurmTask], why: Callable[[str], str], refused: Mapping[str, str],
         records: Mapping[str, Record], now: float,
     ) -> list[Why]:  # fmt: skip
         """What the users of jobs that wait, or that stay held, are to be told by now; some of them at a time."""

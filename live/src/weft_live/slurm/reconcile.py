@@ -31,10 +31,10 @@ from weft_live.slurm.states import (
     Pauses,
     Runs,
     Sent,
+    SlurmTask,
     Starts,
     State,
     Stops,
-    Task,
     Waits,
     Warned,
     What,
@@ -77,7 +77,7 @@ class Says(Enum):
         return cls.HELD if record.held else cls.FREE
 
 
-def look(task: Task, record: Record | None, now: float) -> Look:
+def look(task: SlurmTask, record: Record | None, now: float) -> Look:
     """What follows from the job's state and from what Slurm says. Changes nothing."""
     says = Says.of(record)
     if record is None:
@@ -87,26 +87,26 @@ def look(task: Task, record: Record | None, now: float) -> Look:
     return TABLE[type(task.state)][says](task, record, now)
 
 
-def pauses(task: Task, now: float, ready_s: float) -> Pauses:
+def pauses(task: SlurmTask, now: float, ready_s: float) -> Pauses:
     """A job that cannot start now, by how often in a row that was so."""
     first_s, most_s = PAUSE_S
     pause_s = min(first_s * 2 ** min(task.bars, 30), most_s)
     return Pauses(now, ready_s, now + pause_s, now + EARLIER * pause_s)
 
 
-def _nothing(task: Task, record: Record, now: float) -> Look:
+def _nothing(task: SlurmTask, record: Record, now: float) -> Look:
     return Look(task.state)
 
 
-def _hold(task: Task, record: Record, now: float) -> Look:
+def _hold(task: SlurmTask, record: Record, now: float) -> Look:
     return Look(task.state, do=Do.HOLD)
 
 
-def _requeue(task: Task, record: Record, now: float) -> Look:
+def _requeue(task: SlurmTask, record: Record, now: float) -> Look:
     return Look(task.state, do=Do.REQUEUE)
 
 
-def _missing(task: Task) -> Look:
+def _missing(task: SlurmTask) -> Look:
     """Slurm has no trace of it; `missing` counts such looks."""
     if task.missing < GONE:
         return Look(task.state)
@@ -125,13 +125,13 @@ def _at(state: State) -> At:
     return state.at
 
 
-def _give_up(task: Task, what: What, why: Why, now: float, ready_s: float) -> Look:
+def _give_up(task: SlurmTask, what: What, why: Why, now: float, ready_s: float) -> Look:
     """The start has failed, and the job is held."""
     state = pauses(task, now, ready_s) if what is What.BARRED else Waits(now, ready_s)
     return Look(state, (what,), why)
 
 
-def _has_nodes(task: Task, record: Record, now: float) -> Look:
+def _has_nodes(task: SlurmTask, record: Record, now: float) -> Look:
     """It has started, if it is where it should be; what the controller had forgotten may still run somewhere."""
     state = task.state
     assert isinstance(state, Starts)
@@ -144,7 +144,7 @@ def _has_nodes(task: Task, record: Record, now: float) -> Look:
     return Look(Runs(at, now), (What.STARTED,))
 
 
-def _send(task: Task, record: Record, now: float) -> Look:
+def _send(task: SlurmTask, record: Record, now: float) -> Look:
     """Held: released if it is pinned as decided and has long left its last nodes, else told the placement. A release
     that was forgotten may have started it, and it may run."""
     state = task.state
@@ -169,7 +169,7 @@ def _send(task: Task, record: Record, now: float) -> Look:
     return Look(replace(sent, tries=sent.tries + 1, try_s=again_s), do=Do.UPDATE)
 
 
-def _let_go(task: Task, record: Record, now: float) -> Look:
+def _let_go(task: SlurmTask, record: Record, now: float) -> Look:
     """Released, and not started: waited for as long as Slurm's reason deserves."""
     state = task.state
     state = state if isinstance(state, LetGo) else LetGo(state, "", state.since_s, 0.0)  # type: ignore[arg-type,union-attr]
@@ -187,7 +187,7 @@ def _let_go(task: Task, record: Record, now: float) -> Look:
     return Look(state)
 
 
-def _gave_up(task: Task, record: Record, now: float) -> Look:
+def _gave_up(task: SlurmTask, record: Record, now: float) -> Look:
     state = task.state
     assert isinstance(state, GivesUp)
     what, why = (What.BARRED, USER_HOLDS) if record.user_hold else (state.what, state.why)
@@ -201,14 +201,14 @@ def _ready_s(at: At, record: Record, now: float) -> float:
     return now + (FORGET_S if at.pin.forgotten(record) else AGAIN_S)
 
 
-def _requeued(task: Task, record: Record) -> Reason:
+def _requeued(task: SlurmTask, record: Record) -> Reason:
     """Why a job that ran is pending."""
     if _at(task.state).pin.forgotten(record):
         return FORGOTTEN_RUN
     return because("slurm.requeued", said=record.reason or "no reason given")
 
 
-def _pushed_back(task: Task, record: Record, now: float) -> Look:
+def _pushed_back(task: SlurmTask, record: Record, now: float) -> Look:
     """It ran, and is pending and held: the controller has forgotten that it ran, or somebody has requeued it."""
     at = _at(task.state)
     waits = Waits(now, _ready_s(at, record, now))
@@ -217,21 +217,21 @@ def _pushed_back(task: Task, record: Record, now: float) -> Look:
     return Look(waits, (What.STOPPED,), _requeued(task, record))
 
 
-def _pushed_back_free(task: Task, record: Record, now: float) -> Look:
+def _pushed_back_free(task: SlurmTask, record: Record, now: float) -> Look:
     state = task.state
     assert isinstance(state, Runs)
     verdict = Verdict(Becomes.AGAIN, _requeued(task, record), task.faults)
     return Look(Ends(state.at, state.started_s, verdict), do=Do.HOLD)
 
 
-def _runs(task: Task, record: Record, now: float) -> Look:
+def _runs(task: SlurmTask, record: Record, now: float) -> Look:
     """It runs. If nodes have been taken from it, what it has left is Slurm's: weft plans with whole placements."""
     if record.nodes and frozenset(record.nodes) < frozenset(_at(task.state).pin.nodes):
         return Look(Over(), (What.OVER,), because("slurm.shrunk", nodes=record.nodes))
     return Look(task.state)
 
 
-def _waits_again(task: Task, record: Record, now: float) -> Look:
+def _waits_again(task: SlurmTask, record: Record, now: float) -> Look:
     state = task.state
     assert isinstance(state, Ends)
     ready_s, pause_s = _ready_s(state.at, record, now), state.verdict.pause_s
@@ -239,11 +239,11 @@ def _waits_again(task: Task, record: Record, now: float) -> Look:
     return Look(after, (What.STOPPED,), state.verdict.why)
 
 
-def _stopped(task: Task, record: Record, now: float) -> Look:
+def _stopped(task: SlurmTask, record: Record, now: float) -> Look:
     return Look(Waits(now, _ready_s(_at(task.state), record, now)), (What.STOPPED,), because("live.stopped"))
 
 
-def stop(task: Task, now: float) -> Look:
+def stop(task: SlurmTask, now: float) -> Look:
     """How a running job is stopped now: one that asked for a grace is warned first, and left alone until it is over."""
     state = task.state
     assert isinstance(state, Runs)
@@ -254,27 +254,27 @@ def stop(task: Task, now: float) -> Look:
     return Look(state, do=Do.REQUEUE if now - state.warned_s >= task.grace_s else Do.NOTHING)
 
 
-def _stopping(task: Task, record: Record, now: float) -> Look:
+def _stopping(task: SlurmTask, record: Record, now: float) -> Look:
     return stop(task, now)
 
 
 # An end
 
 
-def _left(task: Task, record: Record, now: float) -> Look:
+def _left(task: SlurmTask, record: Record, now: float) -> Look:
     """It had been warned: if it left by itself it is held by the requeue, and will be found stopped."""
     if not task.cancelled and record.state in ("COMPLETED", "FAILED") and task.reported < task.job.iterations:
         return Look(task.state, do=Do.REVIVE)
     return _ended(task, record, now)
 
 
-def _ended_waiting(task: Task, record: Record, now: float) -> Look:
+def _ended_waiting(task: SlurmTask, record: Record, now: float) -> Look:
     if record.state == "COMPLETED":
         return Look(Over(), (What.OVER,), because("slurm.unasked"))
     return _ended(task, record, now)
 
 
-def _ended(task: Task, record: Record, now: float) -> Look:
+def _ended(task: SlurmTask, record: Record, now: float) -> Look:
     """It is over, or to be started again."""
     state = task.state
     starting = isinstance(state, Starts)
@@ -305,7 +305,7 @@ def _how(record: Record) -> Reason:
     return because("slurm.state", state=record.state.lower().replace("_", " "))
 
 
-Step = Callable[[Task, Record, float], Look]
+Step = Callable[[SlurmTask, Record, float], Look]
 
 
 def _row(ended: Step, runs: Step, held: Step, free: Step) -> dict[Says, Step]:

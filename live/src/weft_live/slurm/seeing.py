@@ -13,7 +13,7 @@ from weft_live.slurm.notes import Mark
 from weft_live.slurm.priority import Standing
 from weft_live.slurm.reconcile import GONE, USER_HOLDS
 from weft_live.slurm.records import Record
-from weft_live.slurm.states import GivesUp, LetGo, Over, Pauses, Sent, Task, Waits, What
+from weft_live.slurm.states import GivesUp, LetGo, Over, Pauses, Sent, SlurmTask, Waits, What
 from weft_live.words import strangers
 
 _MARK_S = 5.0  # seconds before a mark that does not show is sent again: a late one would undo the user's release
@@ -24,12 +24,12 @@ class Taker(Protocol):
 
     def look(self, snapshot: Snapshot, known: Set[str], now: float) -> None: ...
     def refuse_another(self, snapshot: Snapshot) -> None: ...
-    def set_aside(self, task: Task, why: Why) -> None: ...
+    def set_aside(self, task: SlurmTask, why: Why) -> None: ...
     def refused(self) -> Mapping[str, str]: ...
     def wants(self, record: Record) -> bool: ...
 
 
-def to_look_at(tasks: Mapping[str, Task], changed: Set[str]) -> dict[str, Task]:
+def to_look_at(tasks: Mapping[str, SlurmTask], changed: Set[str]) -> dict[str, SlurmTask]:
     """Jobs that there is a reason to look at: hardly any of the thousands that wait."""
     return {
         job_id: task
@@ -47,12 +47,12 @@ def to_requeue(down: Mapping[int, Why], snapshot: Snapshot, taker: Taker) -> lis
     ]  # fmt: skip
 
 
-def to_recall(task: Task) -> bool:
+def to_recall(task: SlurmTask) -> bool:
     """Whether the accounting is to be asked about a job: the controller seems to have forgotten it."""
     return task.missing == GONE - 2 and not task.waits
 
 
-def recalled(task: Task, snapshot: Snapshot) -> Record | None:
+def recalled(task: SlurmTask, snapshot: Snapshot) -> Record | None:
     """A job that the controller has forgotten, as the accounting knows it."""
     known = snapshot.recalled.get(task.key)
     if known is None:
@@ -63,7 +63,7 @@ def recalled(task: Task, snapshot: Snapshot) -> Record | None:
     return replace(record, exit_code=known.exit_code, signal=known.signal)
 
 
-def lost_nodes(task: Task, lost: Mapping[str, Why]) -> None:
+def lost_nodes(task: SlurmTask, lost: Mapping[str, Why]) -> None:
     """A start on a node that cannot be used any more is given up at once: Slurm would wait for the node."""
     state = task.state
     if isinstance(state, Sent | LetGo):
@@ -73,7 +73,7 @@ def lost_nodes(task: Task, lost: Mapping[str, Why]) -> None:
             task.state = GivesUp(state.at, What.FAILED, why, state.ready_s)
 
 
-def user_holds(tasks: Mapping[str, Task], snapshot: Snapshot, now: float) -> tuple[list[Event], list[Mark]]:
+def user_holds(tasks: Mapping[str, SlurmTask], snapshot: Snapshot, now: float) -> tuple[list[Event], list[Mark]]:
     """Jobs that wait and that their users hold, or do not hold any more; and those whose comment is to say so."""
     marks: list[Mark] = []
     events: list[Event] = []
@@ -95,7 +95,7 @@ def user_holds(tasks: Mapping[str, Task], snapshot: Snapshot, now: float) -> tup
     return events, marks
 
 
-def cleared(tasks: Mapping[str, Task], something_ended: bool, now: float) -> list[Event]:
+def cleared(tasks: Mapping[str, SlurmTask], something_ended: bool, now: float) -> list[Event]:
     """Jobs that are worth another try: their pause is over, or much of it, and something has ended."""
     events: list[Event] = []
     for job_id, task in tasks.items():
@@ -109,7 +109,11 @@ def cleared(tasks: Mapping[str, Task], something_ended: bool, now: float) -> lis
 
 
 def prioritised(
-    tasks: Mapping[str, Task], due: Mapping[str, Task], snapshot: Snapshot, before: Standing | None, now: float
+    tasks: Mapping[str, SlurmTask],
+    due: Mapping[str, SlurmTask],
+    snapshot: Snapshot,
+    before: Standing | None,
+    now: float,
 ) -> list[Event]:
     """Jobs whose priority is not what it was: they are new or have changed (`due`), or the standing of all has."""
     standing = snapshot.standing

@@ -189,7 +189,7 @@ ALL: Final = (Waits, Pauses, Sent, LetGo, GivesUp, Runs, Ends, Stops, Warned)  #
 
 
 @dataclass
-class Task:
+class SlurmTask:
     """A job that has not ended, as weft wants it."""
 
     job: Job

@@ -18,6 +18,8 @@ from weft_live.slurm.commands import Slurm, Unreachable
 from weft_live.slurm.records import Node, Record, read_nodes
 
 _FIELD = re.compile(r"(\w+)=(\S*)")
+_PLUGINS = ("", "(null)", "none", "tree", "flat", "default")  # flat was called none up to 23.02, and default in 24.11
+_OWN = re.compile(r"^PartitionName=(\S+) .*\bTopology=(?!\(null\))(\S+)", re.MULTILINE)  # since 25.05
 
 
 def gpu_nodes(slurm: Slurm, partitions: Set[str]) -> list[Node]:
@@ -48,6 +50,12 @@ def read_cluster(
     machine = machine or _machine(nodes)
     gpus = {node.name: node.gpus for node in nodes}
     try:
+        for name, other in _OWN.findall(slurm.partitions()):
+            if not partitions or name in partitions:
+                raise InputError(
+                    f"partition {name} has a topology of its own ({other}), which weft does not read; give a scenario "
+                    "with a [cluster]"
+                )
         text = topology_conf(slurm.topology(), gpus)
     except Unreachable as error:
         raise InputError(f"Slurm does not answer ({error}); try again, or give --scenario with a [cluster]") from None
@@ -91,20 +99,33 @@ def refuse_cluster(cluster: Cluster, nodes: Sequence[Node]) -> None:
             raise InputError(f"[cluster]: {server.name} has {n} GPUs in Slurm, not {len(server.gpus)}; give that")
 
 
+def refuse_plugin(config: Mapping[str, str], shown: str) -> None:
+    """Raise if Slurm has rules about which nodes go together: starts that break them would wait for ever."""
+    plugin = config.get("TopologyPlugin", "").removeprefix("topology/")
+    if plugin not in _PLUGINS:
+        raise InputError(
+            f"Slurm's TopologyPlugin is topology/{plugin}, whose rules weft does not know; use topology/tree"
+        )
+    _switches(shown)
+
+
+def _switches(shown: str) -> list[dict[str, str]]:
+    """What `scontrol show topology` prints, a row for each switch; raises if it has anything else."""
+    for line in shown.splitlines():
+        if line.strip() and not re.match(r"\s*SwitchName=", line):
+            raise InputError(
+                f"scontrol show topology says {line.strip():.40}, and weft reads switches only; use topology/tree"
+            )
+    return [dict(_FIELD.findall(line)) for line in shown.splitlines() if line.strip()]
+
+
 def topology_conf(shown: str, gpus: Mapping[str, int]) -> str:
     """What `scontrol show topology` prints, as the topology.conf it came from, without nodes that are not wanted.
 
-    There every switch lists all nodes below it, LinkSpeed=1 (0, in newer versions) stands for none given, and blocks
-    are as in the file. Blocks that are aggregated are switches below one. A node that is on no switch gets one of its
-    own, under the top.
+    There every switch lists all nodes below it, and LinkSpeed=1 (0, in newer versions) stands for none given. A node
+    that is on no switch gets one of its own, under the top.
     """
-    rows = [dict(_FIELD.findall(line)) for line in shown.splitlines()]
-    if aggregates := [row for row in rows if "AggregatedBlock" in row]:
-        rows = _nested([row for row in rows if "BlockName" in row], aggregates, gpus)
-    elif blocks := [row for row in rows if "BlockName" in row]:
-        kept = [(row["BlockName"], _wanted(row, gpus)) for row in blocks]
-        return "".join(f"BlockName={name} Nodes={compress(nodes)}\n" for name, nodes in kept if nodes)
-    switches = {row["SwitchName"]: row for row in rows if "SwitchName" in row and _wanted(row, gpus)}
+    switches = {row["SwitchName"]: row for row in _switches(shown) if _wanted(row, gpus)}
     lines = []
     for name, row in switches.items():
         speed = f" LinkSpeed={row['LinkSpeed']}" if row.get("LinkSpeed", "1") not in ("0", "1", "") else ""
@@ -120,24 +141,6 @@ def topology_conf(shown: str, gpus: Mapping[str, int]) -> str:
         lines += [f"SwitchName=weft-{node} Nodes={node}" for node in sorted(missing)]
         lines.append(f"SwitchName=weft-top Switches={','.join([*sorted(tops), *alone])}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _nested(
-    blocks: Sequence[Mapping[str, str]], aggregates: Sequence[Mapping[str, str]], gpus: Mapping[str, int]
-) -> list[dict[str, str]]:
-    """Blocks, and aggregates of them, as switches: each holds the largest ones whose nodes are all among its own."""
-    found = [{"SwitchName": row["BlockName"], "Nodes": row.get("Nodes", "")} for row in blocks]
-    members = {row["SwitchName"]: set(_wanted(row, gpus)) for row in found}
-    free = {name for name, nodes in members.items() if nodes}
-    for number, row in enumerate(sorted(aggregates, key=lambda row: len(_wanted(row, gpus))), 1):
-        nodes = set(_wanted(row, gpus))
-        below = sorted(name for name in free if members[name] <= nodes)
-        if len(below) > 1:
-            name = f"aggregate{number}"
-            found.append({"SwitchName": name, "Nodes": row["Nodes"], "Switches": ",".join(below)})
-            members[name] = nodes
-            free = (free - set(below)) | {name}
-    return found
 
 
 def _wanted(row: Mapping[str, str], gpus: Mapping[str, int]) -> list[str]:

@@ -47,10 +47,10 @@ from weft_live.slurm.states import (
     Pin,
     Runs,
     Sent,
+    SlurmTask,
     Starts,
     State,
     Stops,
-    Task,
     Waits,
     Warned,
     What,
@@ -61,7 +61,7 @@ from weft_live.waiting import LiveWorld
 _VAIN = 3  # starts in a row that Slurm refused before a job is set aside
 
 
-class SlurmWorld(LiveWorld[Task]):
+class SlurmWorld(LiveWorld[SlurmTask]):
     """See the module. Jobs come from Slurm's queue: the `taker` is asked about each one that is new.
 
     Every look at Slurm is compared with what was decided (reconcile.py), so that it does not matter whether a command
@@ -88,7 +88,7 @@ class SlurmWorld(LiveWorld[Task]):
         self._requeue = requeue  # what runs on weft's GPUs without weft
         self._ahead_s = 0.0  # by how much the controller's clock is ahead of this machine's
         self._records: Mapping[str, Record] = {}  # as last seen
-        self._active: list[Task] = []  # those that were on GPUs, or on their way, at the last look
+        self._active: list[SlurmTask] = []  # those that were on GPUs, or on their way, at the last look
         self._again: set[str] = set()  # jobs to be compared at the next look though nothing changes
         self._commanded: dict[str, int] = {}  # by weft's name: the command that a snapshot must be newer than
         self._troubled = ""
@@ -118,7 +118,8 @@ class SlurmWorld(LiveWorld[Task]):
 
     def submit(self, job: Job, description: Description, key: str = "") -> None:
         """A job that has been accepted, to be reported at its time; `key` is Slurm's name for it, if another."""
-        self._will_arrive(Task(job, description, key or job.id.partition("-")[0], Waits(self.now(), 0.0), self.bounds))
+        waits = Waits(self.now(), 0.0)
+        self._will_arrive(SlurmTask(job, description, key or job.id.partition("-")[0], waits, self.bounds))
 
     def cancel(self, job_id: str) -> bool:
         """scancel."""
@@ -136,7 +137,7 @@ class SlurmWorld(LiveWorld[Task]):
         now = self.now()
         ready_s = now + AGAIN_S if starts > 1 else 0.0
         waits = Pauses(now, ready_s, now, now) if view.barred else Waits(now, ready_s)
-        task = Task(
+        task = SlurmTask(
             view.job, description, view.id.partition("-")[0], waits, self.bounds, saved=view.saved_iterations,
             faults=faults, starts=starts, gate=gate, priority=view.job.priority, cancelled=cancelled,
             doubts=Doubts(iteration_s=view.iteration_s),
@@ -155,7 +156,7 @@ class SlurmWorld(LiveWorld[Task]):
 
     def apply(self, decisions: Sequence[Decision]) -> list[Event]:
         """Note what is wanted now; the next looks see to it."""
-        changed: list[Task] = []
+        changed: list[SlurmTask] = []
         events: list[Event] = []
         for decision in decisions:
             task = self.tasks[decision.job]
@@ -172,7 +173,7 @@ class SlurmWorld(LiveWorld[Task]):
         self._command(changed)
         return events
 
-    def _start(self, task: Task, start: Start, changed: list[Task]) -> list[Event]:
+    def _start(self, task: SlurmTask, start: Start, changed: list[SlurmTask]) -> list[Event]:
         now, state = self.now(), task.state
         assert isinstance(state, Waits)
         task.starts += 1
@@ -189,7 +190,7 @@ class SlurmWorld(LiveWorld[Task]):
         changed.append(task)
         return []
 
-    def _at(self, task: Task, gpus: Placement) -> At:
+    def _at(self, task: SlurmTask, gpus: Placement) -> At:
         """The placement in Slurm's terms: nodes, and as many GPUs on each."""
         counts = self.on_nodes(gpus)
         tasks = max(int(task.description.env.get("tasks", "1")), len(counts))
@@ -201,7 +202,7 @@ class SlurmWorld(LiveWorld[Task]):
         """GPUs on each node, in the order of ranks."""
         return Counter(self.cluster.servers[int(self.cluster.server_of_gpu[gpu])].name for gpu in gpus)
 
-    def _gate(self, task: Task, gpus: Placement) -> Shift | None:
+    def _gate(self, task: SlurmTask, gpus: Placement) -> Shift | None:
         """A gate by wall time, which the nodes share, for the beginning of an iteration."""
         if task.gate is None:
             return None
@@ -263,12 +264,11 @@ class SlurmWorld(LiveWorld[Task]):
     # Jobs as they come and go
 
     def _new(self, snapshot: Snapshot, now: float) -> list[Event]:
-        if self.taker is None:
-            return []
-        self.taker.look(snapshot, {task.key for task in [*self.tasks.values(), *self._coming()]}, now)
+        if self.taker is not None:
+            self.taker.look(snapshot, {task.key for task in [*self.tasks.values(), *self._coming()]}, now)
         return self._arrived(now)
 
-    def _looked_at(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
+    def _looked_at(self, due: Mapping[str, SlurmTask], snapshot: Snapshot, now: float) -> list[Event]:
         events: list[Event] = []
         changed = []
         self._active = [task for task in due.values() if not task.waits]
@@ -294,7 +294,7 @@ class SlurmWorld(LiveWorld[Task]):
         self._command([], changed)
         return events
 
-    def _doubts(self, task: Task, now: float) -> list[Event]:
+    def _doubts(self, task: SlurmTask, now: float) -> list[Event]:
         """Whether a running job is not what it said."""
         if task.started_s is None:
             return []
@@ -305,11 +305,11 @@ class SlurmWorld(LiveWorld[Task]):
         claims = task.job, task.description, progress, left, iteration_s
         return [*task.doubts.look(*claims, ran_s, now, self.slack_s, gated_s)]
 
-    def judge(self, task: Task, record: Record | None, now: float) -> Look:
+    def judge(self, task: SlurmTask, record: Record | None, now: float) -> Look:
         """What has become of a job, and what to do about it."""
         return look(task, record, now)
 
-    def _happened(self, task: Task, seen: Look, now: float) -> list[Event]:
+    def _happened(self, task: SlurmTask, seen: Look, now: float) -> list[Event]:
         events: list[Event] = []
         job_id, before, task.state = task.job.id, task.state, seen.state
         for what in seen.what:
@@ -336,7 +336,7 @@ class SlurmWorld(LiveWorld[Task]):
                     events.append(Finished(now, job_id) if what is What.FINISHED else Withdrawn(now, job_id))
         return events
 
-    def _failed(self, task: Task, what: What, why: Why, now: float) -> list[Event]:
+    def _failed(self, task: SlurmTask, what: What, why: Why, now: float) -> list[Event]:
         """A start that was not carried out. A job that cannot run now is barred for a while, others keep their GPUs;
         one that Slurm refuses again and again is set aside, held."""
         job_id = task.job.id
@@ -353,7 +353,7 @@ class SlurmWorld(LiveWorld[Task]):
             self.taker.set_aside(task, self.outcomes[job_id])
         return [Withdrawn(now, task.job.id)]
 
-    def _left(self, task: Task, before: State) -> None:
+    def _left(self, task: SlurmTask, before: State) -> None:
         """The attempt is over: what was saved, how fast it was."""
         if isinstance(before, Waits | Over):
             return
@@ -368,7 +368,7 @@ class SlurmWorld(LiveWorld[Task]):
 
     # Nodes
 
-    def _nodes(self, due: Mapping[str, Task], snapshot: Snapshot, now: float) -> list[Event]:
+    def _nodes(self, due: Mapping[str, SlurmTask], snapshot: Snapshot, now: float) -> list[Event]:
         ours = {task.key for task in due.values() if not task.waits}
         bad = unusable(self.cluster, snapshot.nodes, {key: snapshot.jobs[key] for key in snapshot.on_nodes}, ours)
         events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
@@ -380,7 +380,7 @@ class SlurmWorld(LiveWorld[Task]):
 
     # What Slurm is told
 
-    def _command(self, wanted: Sequence[Task], doing: Sequence[tuple[Task, Do]] = ()) -> None:
+    def _command(self, wanted: Sequence[SlurmTask], doing: Sequence[tuple[SlurmTask, Do]] = ()) -> None:
         """Pass commands on; for a job that a decision has just changed, the one that surely comes first."""
         now, first = self.now(), []
         for task in wanted:

@@ -14,7 +14,7 @@ from weft_live.agent.control import Control
 from weft_live.agent.worlds import PacedLocalEngine, PacedWorld
 from weft_live.clock import Clock
 from weft_live.engine import Site
-from weft_live.local import LocalWorld, Task
+from weft_live.local import LocalTask, LocalWorld
 from weft_live.testbed.keeper import Standing, standing
 
 _ENTER = Path(__file__).with_name("enter.py")
@@ -43,7 +43,7 @@ class TestbedWorld(PacedWorld):
             self.cluster, pace, self.folder, self.hosts(), self.bed.scale, switches=self.switches, say=self.plane.say
         )
 
-    def _spec(self, task: Task) -> dict[str, Any]:
+    def _spec(self, task: LocalTask) -> dict[str, Any]:
         """Every rank enters the namespace of its server; a job of one process that of its first."""
         spec = super()._spec(task)
         names = [self.cluster.servers[int(self.cluster.server_of_gpu[gpu])].name for gpu in task.gpus]

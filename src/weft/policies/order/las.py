@@ -17,7 +17,9 @@ from weft.policies.order.leases import Key, OwnLeases, last_lease_s
 class LeastAttainedService(OwnLeases):
     """Jobs by GPU seconds held so far, ranked anew when leases end (continuous 2D-LAS).
 
-    Tiresias does not migrate: a job that is not displaced stays.
+    Tiresias (NSDI 2019) as the Dally paper compares with it; it does not migrate: a job that is not displaced stays. A
+    lease is an hour from each start (`las:600`; all end at once with `las:together`). Left out: the promotion of jobs
+    that starve.
     """
 
     name = "las"
@@ -47,6 +49,8 @@ class QueuedLeastAttainedService(Order):
 
     A higher queue goes before a lower one and takes its GPUs at once; inside a queue running jobs keep theirs and
     waiting ones come in order of submission. `las-queues:3200/36000` sets the thresholds (3200 by default).
+
+    Left out: the promotion of jobs that starve.
     """
 
     name = "las-queues"

@@ -19,6 +19,8 @@ class TimeSlice(LeaseOrder):
 
     Jobs on more servers than they need ask for a better place when a slice ends, and when GPUs become free for which
     nobody waits (introspective migration, section 3.3). `time-slice:SECONDS` sets the slice, a minute by default.
+
+    Slices end together. Left out: growing and shrinking.
     """
 
     name = "time-slice"

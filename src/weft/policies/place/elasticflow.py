@@ -16,7 +16,9 @@ class ElasticFlow(Place):
     """The machine whose free GPUs are closest to the job's number rounded up to a power of two; else whole machines.
 
     The GPUs beyond the job's own are kept idle beside it until it ends. A job that does not find one machine (or, if
-    it is larger than a machine, as many idle machines as it fills) waits.
+    it is larger than a machine, as many idle machines as it fills) waits. Left out: deadlines, elastic sizes and
+    migration, with which its own paper always finds room for a power of two. Ranks are in order; in the Titan paper's
+    Exp#3 it sends least, which it does here with ranks dealt out (`dealt:elasticflow`).
     """
 
     name = "elasticflow"

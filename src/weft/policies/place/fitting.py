@@ -44,7 +44,8 @@ class Fitting(Place):
 
 
 class FirstFit(Fitting):
-    """The lowest-numbered free GPUs; with `first-fit:shared` the lowest-numbered GPUs with enough memory left."""
+    """The lowest-numbered free GPUs; with `first-fit:shared` the lowest-numbered GPUs with enough memory left, on which
+    several jobs may be (FF of the Ada-SRSF paper). Nothing is left out."""
 
     name, why = "first-fit", "first GPUs that will do"
 
@@ -54,9 +55,9 @@ class FirstFit(Fitting):
 
 
 class RandomPlace(Fitting):
-    """Free GPUs drawn at random; with `random:shared` GPUs with enough memory left.
+    """Free GPUs drawn at random; with `random:shared` GPUs with enough memory left (RAND of the Ada-SRSF paper).
 
-    Each job has its own lot, so what one is given does not depend on who was asked before it.
+    Each job has its own lot, so what one is given does not depend on who was asked before it. Nothing is left out.
     """
 
     name, why = "random", "drawn at random"

@@ -52,7 +52,8 @@ class LeastWorkloadFirst(Place):
 
     Larger jobs take GPUs server by server, the server with the least work left in all first, and inside a server the
     least loaded GPU first. A GPU must have the memory; at a tie the lower number wins. Algorithm 1 never uses its
-    S_chosen: it goes through all servers, in that order.
+    S_chosen: it goes through all servers, in that order. Communication costs what it costs on the network at hand; the
+    authors' code charges 1 Gbit/s.
     """
 
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
@@ -85,7 +86,7 @@ class LeastWorkloadFirst(Place):
 
 @dataclass(eq=False)
 class ListScheduling(LeastWorkloadFirst):
-    """`ls`: the GPUs with the least work left for jobs of every size, wherever they are."""
+    """`ls`: the GPUs with the least work left for jobs of every size, wherever they are (LS of the Ada-SRSF paper)."""
 
     name = "ls"
 

@@ -25,6 +25,9 @@ class Packing(Affinity):
     are set against their speeds alone: if the sum is less than 1, time slices would have done better, the newcomer
     leaves, and the two are not packed again. A packed job moves to free GPUs as soon as there are enough.
 
+    Tasks on a shared GPU take turns without loss, so interference is not in it. Left out: packing of different sizes,
+    and of more than two.
+
     The memory is affinity's, and: iterations per second of each job alone; pairs with what both had done when they were
     packed; pairs that did not pay; and assignments in which a job was not alone all the time.
     """

@@ -20,7 +20,8 @@ class Skew(Place):
     """A job whose largest tensor is more than a share of its model goes on the fewest servers, or waits for them; any
     other goes anywhere, servers with the fewest free GPUs first (Tiresias, section 4.2; its PACK_limit is `skew:0.3`).
 
-    The skew of a model comes from the zoo; a model that the zoo does not know has none. Racks are not looked at.
+    The skew of a model comes from the zoo, where the paper profiles messages; a model that the zoo does not know has
+    none. Racks are not looked at. The Tiresias of the Dally authors' simulator does look at them: `delay:no-wait`.
     """
 
     needs = frozenset({Fact.MODEL})

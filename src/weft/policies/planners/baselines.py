@@ -14,7 +14,8 @@ class Ideal(Planner):
     """One job on each copy of the cluster, close together, from the moment it is submitted.
 
     It asks the world for a cluster per job (`dedicated`); the simulated one makes as many copies as there are jobs.
-    A world that cannot make copies of its cluster refuses the stack.
+    A world that cannot make copies of its cluster refuses the stack. GPU utilisation is over the GPUs of all copies, so
+    it says nothing. Nothing of CASSINI's Ideal is left out.
     """
 
     name = "ideal"
@@ -47,7 +48,8 @@ class Ideal(Planner):
 class RandomPlanner(Planner):
     """First come, first served; GPUs drawn at random. Neither locality nor compatibility counts.
 
-    A job that does not fit lets smaller ones pass. Running jobs stay where they are.
+    A job that does not fit lets smaller ones pass. Running jobs stay where they are. Nothing of CASSINI's Random is
+    left out.
     """
 
     name = "random"
