@@ -39,6 +39,17 @@ def test_every_built_in_policy_is_in_the_matrix_and_no_page_of_a_baseline_is_lon
     assert {name.removesuffix(".md") for name in pages} <= {name for layer in LAYERS for name in BUILT_IN[layer]}
 
 
+@pytest.mark.parametrize("page", PAGES_WITH_LINKS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_named_on_a_page_exist(page: Path) -> None:
+    """A page names files of the code by their path from the top, or from within a package."""
+    if page.name == "CHANGELOG.md":  # says what was
+        return
+    packages = [ROOT / "src/weft", ROOT / "live/src/weft_live", ROOT / "evidence/src/weft_evidence"]
+    bases = [page.parent, ROOT, *packages, *(package.parent for package in packages), ROOT / "src/weft/policies"]
+    named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*/[a-z_]+\.py)`", page.read_text(encoding="utf-8")))
+    assert sorted(name for name in named if not any((base / name).exists() for base in bases)) == []
+
+
 def test_every_command_is_documented() -> None:
     page = (DOCS / "commands.md").read_text(encoding="utf-8")
     commands = list(typer.main.get_command(app()).commands)  # type: ignore[attr-defined]

@@ -1,30 +1,82 @@
-"""`weft validate`: how far is the simulator from what was measured?"""
+"""`weft validate`: how far is weft from what was measured?"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
-from weft.cli.common import JsonOption, notice, print_json
+from weft.cli.common import JsonOption, deliver, notice, plain_table, print_json
 from weft.errors import InputError, near
-
-NAMES = ("testbed",)
+from weft_evidence.measured import Row, as_json, errors, folder_of, load, picture, sets
 
 
 def validate(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to hold it against: testbed (real TCP).")],
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer cases and iterations, under a minute.")] = False,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="What to hold it against: testbed (real TCP), straggler.")
+    ],
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="Folder of the data, in place of WEFT_TRACES/NAME.")
+    ] = None,
+    what_if: Annotated[
+        str, typer.Option("--what-if", metavar="BY", help="Of recorded steps: what one op, stage or dp rank costs.")
+    ] = "",
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw predicted over measured there (svg, png, pdf).")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Of the testbed: fewer cases, under a minute.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Run small cases in the simulator and on a testbed of real TCP (root), and print the error of the simulator.
+    """Print what was measured on real machines beside what weft predicts, and how far weft is off.
 
-    The last column has the fluid model with a goodput that was fitted to all cases but the one in its line.
+    `testbed` runs small cases on real TCP here (root). Anything else is data that others measured, under WEFT_TRACES.
 
-    Example: weft validate testbed --quick
+    Example: weft validate straggler --data traces/straggler --what-if stage
     """
-    if name not in NAMES:
-        raise InputError(f"validate: there is nothing measured called {name}{near(name, list(NAMES))}")
+    if name == "testbed":
+        if data or plot or what_if:
+            raise InputError("validate testbed: it measures here; leave out --data, --plot and --what-if")
+        _testbed(quick, json)
+        return
+    if name not in sets():
+        raise InputError(f"validate: there is nothing measured called {name}{near(name, ['testbed', *sets()])}")
+    if quick:
+        raise InputError(f"validate {name}: --quick is for the testbed; nothing is run here")
+    measured, folder = load(name), folder_of(name, data)
+    if what_if:
+        if not hasattr(measured, "what_if"):
+            raise InputError(f"validate {name}: there are no recorded steps to ask what if; leave out --what-if")
+        deliver(measured.what_if(folder, what_if, notice), json, lambda told: _slowdowns(told, what_if))
+        return
+    rows = list(measured.rows(folder, notice))
+    if plot is not None:
+        from weft.results.pictures.style import save_picture
+
+        save_picture(picture(measured.TITLE, rows), plot)
+        notice(f"wrote {plot}")
+    deliver(as_json(name, measured.SOURCE, rows, measured.CONSTANTS), json, lambda _: _errors(rows))
+
+
+def _errors(rows: list[Row]) -> Table:
+    table = plain_table("what", ">rows", ">median error", ">90th percentile", ">worst", "at")
+    for kind, found in errors(rows).items():
+        off = [f"{100 * found[key]:.3g} %" for key in ("median", "p90", "worst")]
+        table.add_row(kind, str(found["rows"]), *off, found["worst_id"])
+    return table
+
+
+def _slowdowns(found: dict[str, dict[str, float]], by: str) -> Table:
+    """By trace what each part costs by itself: the mean step over the ideal one."""
+    table = plain_table("trace", by, ">slowdown")
+    for trace, parts in found.items():
+        for part, slowdown in sorted(parts.items(), key=lambda item: -item[1]):
+            table.add_row(trace, part, f"{slowdown:.4f}")
+    return table
+
+
+def _testbed(quick: bool, json: bool) -> None:
     from weft_evidence.real import HOWS
     from weft_evidence.real import validate as run_all
     from weft_live.testbed.build import refuse
@@ -36,9 +88,10 @@ def validate(
         return
     print(f"{'error of the simulator':50s} {'real ms':>8s}" + "".join(f" {how:>11s}" for how in HOWS))
     for row in rows:
-        errors = "".join(f" {100 * row[f'{how} error']:10.1f}%" for how in HOWS)
-        print(f"{row['case']:50s} {1e3 * row['real_s']:8.1f}{errors}")
+        off = "".join(f" {100 * row[f'{how} error']:10.1f}%" for how in HOWS)
+        print(f"{row['case']:50s} {1e3 * row['real_s']:8.1f}{off}")
     means = "".join(f" {100 * sum(abs(row[f'{how} error']) for row in rows) / len(rows):10.1f}%" for how in HOWS)
     print(f"{'mean of all, regardless of the sign':50s} {'':8s}{means}")
     told = ", ".join(f"goodput {100 * good:g} % at a buffer of {buffer} kB" for buffer, good in fit.goodput.items())
+    print("The last column has the fluid model with a goodput that was fitted to all cases but the one in its line.")
     print(f"fitted to all of CUBIC's flows: {told}; noise of computing {100 * fit.noise:.2g} %")
