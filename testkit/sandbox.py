@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pwd
 import random
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from weft.errors import InputError
@@ -72,6 +74,13 @@ def missing(path: Sequence[str] = ()) -> str:
     if os.geteuid() != 0:
         return "a Slurm of many nodes on one machine needs root"
     return ""
+
+
+@cache
+def release() -> tuple[int, ...]:
+    """The version of the Slurm that is installed."""
+    told = subprocess.run(["sinfo", "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(map(int, re.findall(r"\d+", told)))
 
 
 class Sandbox:

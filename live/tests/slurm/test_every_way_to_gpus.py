@@ -17,7 +17,7 @@ import pytest
 
 from live.tests.slurm.conftest import OtherUser, for_others
 from testkit.engines import missing_engine
-from testkit.sandbox import Sandbox, missing
+from testkit.sandbox import Sandbox, missing, release
 from weft.model.reason import speak
 from weft.testing import toy_cluster
 from weft_live.server.profiles import Profiles
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.engine
 
 WHOLE = "weft gives GPUs to one job at a time"
 BATCH = "runs batch jobs"
+REFUSED_SINCE = ("Invalid generic resource", "Invalid Trackable RESource")  # what 22.05 takes and newer ones do not
 NONE = 0  # the job runs, and has no GPU
 
 # What is typed, and the GPUs that weft knows it asks for while it holds the job (NONE: it runs without), or the words
@@ -217,6 +218,8 @@ def taken(box: Sandbox, user: OtherUser, options: str) -> Became:
 @pytest.mark.parametrize("name", CASES)
 def test_no_way_to_ask_for_gpus_goes_past_weft(name: str, became: Mapping[str, Became]) -> None:
     case, found = CASES[name], became[name]
+    if release() > (23,) and found.code and any(words in found.said for words in REFUSED_SINCE):
+        return  # by Slurm itself, before the hook is asked
     if isinstance(case.becomes, str):
         assert found.code != 0, found
         assert case.becomes in found.said

@@ -7,7 +7,7 @@ from urllib.request import urlopen
 import pytest
 
 from live.tests.slurm.serving import Serving, ended, running, serve_until, state
-from testkit.sandbox import Sandbox
+from testkit.sandbox import Sandbox, release
 from weft.model.reason import because, code_of
 from weft.network.topologies.hostlist import expand
 
@@ -46,6 +46,8 @@ def test_what_weft_did_not_start_waits_in_its_queue_if_the_operator_says_so(serv
 
 def test_a_job_that_is_shrunk_while_it_runs_is_left_to_slurm(serving: Serving, box: Sandbox) -> None:
     """What Slurm says is taken counts: the node that it gave back is used at once, the other one when it has ended."""
+    if release() > (23,):
+        pytest.skip("this Slurm takes no nodes from a job that runs")
     server = serving.start()
     job = serving.sbatch(16, "sleep 600", "--nodes=2")
     serve_until(server, running(server, job))
