@@ -7,7 +7,7 @@
 # make slurm RELEASE=trixie  the Slurm tests on that Debian's Slurm, in a chroot (root; trixie: 24.11, sid: 26.05)
 # make newest  the tests, with the newest versions that pip finds; make constraints  takes them
 # make torch  add PyTorch, for the profiler's tests
-# make docs   regenerate the command reference and the examples' expected output
+# make docs   regenerate the command reference and the examples' expected output; make site  the site, in build/site
 
 PYTHON ?= python3
 VENV   := .venv
@@ -20,7 +20,7 @@ CONSTRAINTS := constraints.txt
 PIP     = PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test newest constraints together slurm alone long stutter bounds lint format bench mutants docs install dev torch clean
+.PHONY: help demo test newest constraints together slurm alone long stutter bounds lint format bench mutants docs site install dev torch clean
 
 help:
 	@sed -n 's/^# //p' Makefile | head -10
@@ -153,6 +153,13 @@ docs: dev
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.examples
 	$(BIN)/python -m tools.pictures
+
+$(VENV)/.site-stamp: $(VENV)/.dev-stamp
+	@$(PIP) -e '.[site]'
+	@touch $@
+
+site: $(VENV)/.site-stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 clean:
 	rm -rf $(VENV) $(OLDEST) $(NEWEST) .asv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .weft_cache build dist out report.html

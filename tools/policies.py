@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 from weft.model.policy import Setting
@@ -19,6 +20,7 @@ refuses it, or says what it leaves out. Policies of papers keep the rules that a
 stands behind *Left out*. Decisions that were computed by hand are tests, in the folder of the layer under
 `tests/policies/`. Policies with more to tell have a page under [baselines](baselines).
 """
+PAGES = Path(__file__).resolve().parent.parent / "docs" / "baselines"
 QUESTIONS = {
     "order": "Order: who goes next, who gives way?", "place": "Place: on which GPUs?",
     "planners": "Planners: order and place at once", "interleave": "Interleave: when does communication start?",
@@ -38,9 +40,17 @@ def page() -> str:
     for layer in LAYERS:
         parts += [f"## {QUESTIONS[layer]}\n", "| policy | settings | must know of a job | what it asks of a world |"]
         parts += ["|---|---|---|---|", *(_row(make(layer, name)) for name in BUILT_IN[layer]), ""]
-        for name in BUILT_IN[layer]:
-            parts += [f"**`{name}`.** {inspect.cleandoc(type(make(layer, name)).__doc__ or '')}\n"]
+        parts += [f"{_about(name, type(make(layer, name)))}\n" for name in BUILT_IN[layer]]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _about(name: str, policy: type) -> str:
+    """What its module says in a sentence, if that is about it alone; its own words; and where there is more."""
+    module, _, _ = (inspect.getdoc(inspect.getmodule(policy)) or "").partition("\n\n")
+    told = module.removeprefix(f"{name}: ")
+    first = f"{told[:1].upper()}{told[1:]}\n\n" if told != module else ""
+    more = f"\n\n[More](baselines/{name}.md)." if (PAGES / f"{name}.md").exists() else ""
+    return f"**`{name}`.** {first}{inspect.getdoc(policy) or ''}{more}"
 
 
 def _row(policy: Any) -> str:

@@ -58,6 +58,11 @@ def simulate(
     `stack` runs instead of the scenario's; a layer given beside it replaces that layer. `record` keeps link loads over
     time and the first tasks, for reports and timelines. `on_progress` is told now and then how many jobs have finished,
     `on_compile` when kernels must be compiled first.
+
+    Examples:
+        >>> run = weft.simulate("demo", stack="fifo", place="first-fit", seed=1)
+        >>> run.stack, run.jobs.height
+        ('fifo[place=first-fit]', 100)
     """
     if seed is not None:
         check_seed(seed)
@@ -86,6 +91,11 @@ def compare(
 
     `seeds` is a list, or how many to take from the scenario's on. `workers` is the number of processes (default: one
     per core); the result does not depend on it. `record` keeps link loads over time for the first seed.
+
+    Examples:
+        >>> both = weft.compare("demo", stacks=["fifo", "srsf"], seeds=[1], workers=1)
+        >>> [run.stack for run in both.runs]
+        ['fifo', 'srsf']
     """
     found = sweep(
         scenario, (), stacks, seeds, order=order, place=place, interleave=interleave, pace=pace, workers=workers,
@@ -113,6 +123,11 @@ def sweep(
     command line has it, ["cluster.oversubscription=1,2,4"].
 
     The runs of all settings are handed to the workers together.
+
+    Examples:
+        >>> found = weft.sweep("demo", {"cluster.oversubscription": [1, 4]}, stacks=["fifo"], seeds=[1], workers=1)
+        >>> [setting for setting, comparison in found.points]
+        [{'cluster.oversubscription': 1}, {'cluster.oversubscription': 4}]
     """
     taken: Taken = {}
     stacks = None if stacks is None else [stack_of(stack, taken) for stack in stacks]
@@ -149,7 +164,12 @@ def sweep(
 
 
 def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say | None = None) -> dict[str, Any]:
-    """The physics alone: given jobs over given links. With `skip` False every iteration is simulated."""
+    """The physics alone: given jobs over given links. With `skip` False every iteration is simulated.
+
+    Examples:
+        >>> round(weft.replay("examples/two-jobs.json")["makespan_s"], 3)
+        346.2
+    """
     from weft.scenario.jobfile import load_job_file
 
     spec = load_job_file(jobs)
@@ -161,7 +181,17 @@ def replay(jobs: str | Path | dict[str, Any], skip: bool = True, on_compile: Say
 
 @dataclass(frozen=True)
 class Comparison:
-    """Stacks side by side: every run, and the paired statistics over seeds."""
+    """Stacks side by side: every run, and the paired statistics over seeds.
+
+    Examples:
+        >>> both = weft.compare("demo", stacks=["fifo", "srsf"], seeds=[1], workers=1)
+        >>> both.against("srsf").runs[0].stack
+        'srsf'
+        >>> both.labelled({"Ours": "srsf"}).table()["stack"].unique(maintain_order=True).to_list()
+        ['fifo', 'Ours']
+        >>> both.to_latex().splitlines()[0]
+        '\\\\begin{table}'
+    """
 
     scenario: str
     seeds: tuple[int, ...]
@@ -259,7 +289,13 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A comparison at each of several settings of a scenario."""
+    """A comparison at each of several settings of a scenario.
+
+    Examples:
+        >>> found = weft.sweep("demo", ["cluster.nic_gbps=25,100"], stacks=["fifo"], seeds=[1], workers=1)
+        >>> [one["name"] for one in found.to_dict()["sweep"]]
+        ['cluster.nic_gbps=25', 'cluster.nic_gbps=100']
+    """
 
     scenario: str
     points: tuple[tuple[changes.Setting, Comparison], ...]

@@ -17,7 +17,15 @@ from difflib import get_close_matches
 
 
 class WeftError(Exception):
-    """Root of all errors raised by weft."""
+    """Root of all errors raised by weft.
+
+    Examples:
+        >>> try:
+        ...     weft.simulate("demo", stack="fiffo")
+        ... except weft.WeftError as error:
+        ...     print(error)
+        there is no stack fiffo; did you mean fifo? `weft stacks` lists them
+    """
 
 
 class InputError(WeftError):

@@ -59,6 +59,7 @@ def test_loss_by_arithmetic() -> None:
         ({"foreign": [{"src": "s0", "dst": "s1", "start_s": 2, "end_s": 1}]}, r"foreign\[0\].end_s is 1, not after"),
         ({"cross_traffic": {"seconds": [2.0, 3.0]}}, r"network.cross_traffic.seconds is \[2, 3\]; give two numbers"),
         ({"cross_traffic": {}, "sharing": "k-way"}, "network.cross_traffic has a meaning only with cost"),
+        ({"collective": "tree", "sharing": "k-way"}, "network.collective changes nothing with sharing \"k-way\""),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(network: dict[str, Any], words: str) -> None:

@@ -52,10 +52,10 @@ def test_the_laboratory() -> None:
     assert flows_lab.beside_foreign("flow", 10) < 0.05  # it does not react: the other has what it leaves
 
 
-@pytest.mark.parametrize(("step_ms", "verdict"), [(0.005, "direction"), (0.006, "no")])
+@pytest.mark.parametrize(("step_ms", "verdict"), [(6e-5, "direction"), (7e-5, "no")])
 def test_a_host_is_timed_while_it_decides(monkeypatch: pytest.MonkeyPatch, step_ms: float, verdict: str) -> None:
-    """The clock moves only while it decides, by one step more every time. So the 90th percentile of 300 decisions is
-    270.1 steps, and the paper's 1.5 ms lie between the two cases."""
+    """The clock moves only while it decides, by one step more every time. So the 16 decisions of slot s take 256 s +
+    136 steps, the 90th percentile of 100 slots is 22,945.6, and the paper's 1.5 ms lie between the two cases."""
     asked: list[int] = []
     now, decide = [0.0], HostScheduler.decide
 
@@ -65,10 +65,10 @@ def test_a_host_is_timed_while_it_decides(monkeypatch: pytest.MonkeyPatch, step_
         return decide(host, flow, *rest)
 
     monkeypatch.setattr(HostScheduler, "decide", slower)
-    monkeypatch.setattr(flows_lab, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(flows_lab, "time", SimpleNamespace(thread_time=lambda: now[0]))
     (claim,) = reproduce(Request(quick=True, claims=("figure-15.latency-p90",))).claims
-    assert asked == [k % 16 for k in range(300)]
-    assert claim.measured == pytest.approx(270.1 * step_ms)
+    assert asked == [k % 16 for k in range(1600)]
+    assert claim.measured == pytest.approx(22945.6 * step_ms)
     assert claim.verdict == verdict
 
 

@@ -65,6 +65,13 @@ class Chooser(Planner):
     A choice that the mask does not allow counts as none. While nothing runs, none is not allowed, and counts as the
     first job that could start: so every run goes on. A job that the place declines is not offered again at
     that instant.
+
+    Examples:
+        >>> class Smallest(weft.learning.Chooser):
+        ...     def choose(self, seen):
+        ...         return min(range(len(seen.queue)), key=lambda row: seen.jobs[row, 1] + 2 * (not seen.mask[row]))
+        >>> weft.simulate("demo", stack=Smallest, seed=1).summary()["finished"]
+        100
     """
 
     keeps_shapes = True

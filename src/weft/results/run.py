@@ -48,7 +48,15 @@ SEGMENTS = {"job_id": pl.String, "task": pl.String, "kind": pl.String, "start_s"
 
 @dataclass(frozen=True)
 class RunResult:
-    """One simulated run (or one recorded real one)."""
+    """One simulated run (or one recorded real one).
+
+    Examples:
+        >>> run = weft.simulate("demo", stack="fifo", seed=1)
+        >>> run.summary()["finished"], run.n_gpus
+        (100, 64)
+        >>> run.jobs.columns[:4]
+        ['job_id', 'model', 'gpus', 'submit_s']
+    """
 
     scenario: str
     stack: str

@@ -102,6 +102,12 @@ def cross(
     Ratios refer to the scenario's own stack where that is among them, else to the first. `on_plan` is told how many
     combinations there are, how many are left out, and how many runs that makes, before the first one; `on_estimate`
     how long they will take, once a few have been done.
+
+    Examples:
+        >>> layers = {"place": ["best-fit"], "planner": ["themis"], "interleave": ["none"], "pace": ["fair"]}
+        >>> found = weft.cross("demo", [1], order=["fifo", "srsf"], **layers, workers=1)
+        >>> sorted(one.name for one in found.summaries)
+        ['fifo/best-fit/none/fair', 'srsf/best-fit/none/fair', 'themis/none/fair']
     """
     from weft.results.compare import METRICS
 

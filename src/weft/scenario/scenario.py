@@ -32,7 +32,13 @@ class CompareSection(Section):
 
 
 class Scenario(Section):
-    """A cluster, a workload, a stack, a network model and how to run them."""
+    """A cluster, a workload, a stack, a network model and how to run them.
+
+    Examples:
+        >>> demo = weft.Scenario.load("demo")
+        >>> demo.cluster.racks, demo.workload.jobs
+        (4, 100)
+    """
 
     cluster: ClusterSection
     workload: WorkloadSpec

@@ -134,6 +134,10 @@ class LimitsSection(Section):
         description="GPUs of queues that lend each other what they do not use: {a = 32, b = 16}.",
     )
     borrow: bool = Field(True, description="Whether queues with a quota may borrow from each other.")
+    reclaim: bool = Field(
+        True,
+        description="Whether a queue takes back what it lent when one of its jobs waits, where the order stops jobs.",
+    )
 
 
 class StackSection(Section):
@@ -295,6 +299,9 @@ class NetworkSection(Sharing):
         for name in ("packet_loss", "foreign", "cross_traffic"):
             if getattr(self, name) and (self.cost != "links" or self.sharing != "max-min"):
                 raise problem('has a meaning only with cost "links" and sharing "max-min"; use those', name)
+        if "collective" in self.model_fields_set and (self.cost, self.sharing) == ("links", "k-way"):
+            words = 'changes nothing with sharing "k-way", where a transfer is one message; remove it or use max-min'
+            raise problem(words, "collective")
         try:
             read = reads(self.cost, self.table)
         except StackError as error:

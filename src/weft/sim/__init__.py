@@ -89,7 +89,8 @@ def end(world: SimWorld, core: Core, name: str, wall_s: float) -> RunResult:
     world.close()
     assert isinstance(core.journal, MemoryJournal)
     found = make_result(world, core.journal, name, wall_s)
-    return replace(found, notes=(*core.left_out, *found.notes))
+    said = core.stack.planner.notes(core.planner_state)
+    return replace(found, notes=(*core.left_out, *said, *found.notes))
 
 
 def as_run(jobs: Sequence[Job], stack: Stack, cluster: Cluster, network: NetworkSpec) -> list[Job]:

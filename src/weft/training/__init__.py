@@ -81,6 +81,13 @@ def progress(step: int, wait: bool = False, saved: bool = False) -> float:
     Call it at the top of the loop. With `wait` it sleeps that long itself. `saved` says that a checkpoint holds these
     iterations: a job that is stopped goes on from the last one (`resume_step`). Without weft it returns 0.0 at once,
     and it never raises.
+
+    Examples:
+        >>> for step in range(weft.resume_step(), 3):
+        ...     weft.progress(step, wait=True)
+        0.0
+        0.0
+        0.0
     """
     return _ask(step, wait, {"saved": bool(saved)})
 
@@ -113,7 +120,12 @@ def _ask(step: int, wait: bool, more: dict[str, bool]) -> float:
 
 
 def resume_step() -> int:
-    """Iterations that the job had saved when it was last stopped: where this start should go on."""
+    """Iterations that the job had saved when it was last stopped: where this start should go on.
+
+    Examples:
+        >>> weft.resume_step()
+        0
+    """
     try:
         return max(0, int(os.environ.get("WEFT_RESUME_STEP", "0")))
     except ValueError:

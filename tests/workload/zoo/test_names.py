@@ -9,6 +9,7 @@ from weft.errors import InputError
 from weft.model import Compute, Transfer
 from weft.workload import zoo
 from weft.workload.zoo.names import OPTIONS, split, without
+from weft.workload.zoo.timings import find_gpu
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,20 @@ def test_what_the_name_says_comes_before_the_arguments() -> None:
     """A scenario's `overlap` holds for all its models, but for one that says otherwise."""
     assert zoo.profile("vgg16[overlap=false]", 4, overlap=True).tasks == zoo.profile("vgg16", 4).tasks
     assert zoo.work_of("vgg16[batch=64]").batch == 64
+
+
+def test_times_that_a_paper_published_are_scaled_to_another_gpu_type() -> None:
+    """By the ratio of peak rates in single precision; memory stays, and so does a circle."""
+    here = zoo.profile("vgg16@ada-srsf", 4)
+    for gpu in ("K80", "A100"):
+        there = zoo.profile("vgg16@ada-srsf", 4, gpu=gpu)
+        ratio = find_gpu("V100").tflops("fp32") / find_gpu(gpu).tflops("fp32")
+        assert ratio != 1.0
+        assert there.compute_s == pytest.approx(ratio * here.compute_s)
+        assert there.gpu == gpu
+        assert there.source.startswith("estimated from V100")
+        assert there.memory_bytes == here.memory_bytes
+    assert zoo.profile("vgg16@cassini", 4, gpu="K80").compute_s == zoo.profile("vgg16@cassini", 4).compute_s
 
 
 WRONG = {

@@ -11,6 +11,7 @@ from weft.core.decide import Amended
 from weft.core.layered.alternatives import alternatives
 from weft.core.layered.even import Shaped
 from weft.core.layered.pool import Outcome
+from weft.core.layered.reclaim import owners_first, take_back
 from weft.core.layered.serve import serve
 from weft.errors import DecisionError
 from weft.model.plan import Candidate, Plan, State
@@ -57,6 +58,7 @@ class Layered(Planner):
         taken = self._taken(view, state)
         if self._cap is not None and ranking.preemptive:
             ranking = replace(ranking, cap=Cap(self._cap[0], taken["by"]))
+        ranking = owners_first(view, ranking, state)
         if n > 1:
             ranking = replace(ranking, claims=_Tape(ranking.claims))  # read again for each alternative
         outcome = serve(view, ranking, self._shaped, state["place"], once=n == 1)
@@ -64,7 +66,17 @@ class Layered(Planner):
         if n > 1 and outcome.placed:
             outcomes += alternatives(view, ranking, self._shaped, state["place"], outcome, n - 1)
         ask_s = state.get("ask_s") if ranking.told else None
-        return [self._candidate(view, ranking, outcome, taken, ask_s) for outcome in outcomes]
+        lent = take_back(view, ranking, self._shaped, state, outcomes)
+        found = [self._candidate(view, ranking, outcome, taken, ask_s) for outcome in outcomes]
+        for candidate in found:
+            candidate.state.update(lent)
+        return found
+
+    def notes(self, state: State) -> tuple[str, ...]:
+        """That quotas that were lent are not taken back, where the order stops no job."""
+        if state.get("stops", True):
+            return ()
+        return (f"quotas: order {self.order.name} stops no job, so what a queue has lent comes back when jobs end",)
 
     def cap_preemptions(self, gpu_s: float, window_s: float) -> None:
         """See Planner. A job that others give way to costs its user a minute of their GPUs, and those that it gets of

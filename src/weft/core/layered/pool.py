@@ -55,7 +55,11 @@ class Within:
 
     def __init__(self, view: ClusterView, ranking: Ranking, outcome: Outcome) -> None:
         self.view, self.outcome = view, outcome
-        self.held = None if ranking.limits is None else ranking.limits.held(view.running.values())
+        self.held = None
+        if (limits := ranking.limits) is not None:
+            stops = ranking.preemptive or ranking.pooled  # then what owners wait for is not lent to others
+            owners = view.waiting.values() if stops and limits.lends and limits.reclaim else ()
+            self.held = limits.held(view.running.values(), owners)
 
     def allows(self, claim: Claim) -> bool:
         """Whether a claim may be served; a waiting job that may not is told why."""

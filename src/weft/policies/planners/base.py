@@ -61,6 +61,10 @@ class Planner(Policy):
             f"limits belong to an order, and {self.name} decides order and place at once; leave one of them out"
         )
 
+    def notes(self, state: State) -> tuple[str, ...]:
+        """What the results of a run should say about it, from its memory at the end."""
+        return ()
+
     def refuse_priorities(self) -> None:
         """Raise an error with the reason if this planner does not put jobs of higher priority first. Order + place
         does."""

@@ -17,7 +17,7 @@ from weft.workload.profiles.layers import LayerFile, parse_layers, parse_pipedre
 from weft.workload.profiles.measured import PRECISIONS
 from weft.workload.zoo.entry import Layer, Published, Timing
 from weft.workload.zoo.names import find, split, without
-from weft.workload.zoo.timings import at_batch, same_gpu, scaled, timing, timing_of
+from weft.workload.zoo.timings import at_batch, find_gpu, on_another, same_gpu, scaled, timing, timing_of
 
 Content = MeasuredModel | Profile | LayerFile | Work
 _ENDINGS = (".json", ".txt", ".csv", ".tsv", ".gz")
@@ -153,7 +153,7 @@ def work_of(model: str, *, batch: int | None = None, gpu: str = "V100", dtype: s
     entry, variant = find(model)
     batch, dtype = own.get("batch", batch), own.get("dtype", dtype)
     size = batch or (variant.timing.batch if variant else entry.batch)
-    found = _published(variant, size) if variant else timing(entry, gpu, size, dtype)
+    found = _published(variant, size, gpu) if variant else timing(entry, gpu, size, dtype)
     work = graphs.work(model, entry.layers, found, entry.gradient_dtype_bytes)
     return work.with_gradients(variant.gradient_bytes) if variant and variant.gradient_bytes else work
 
@@ -213,14 +213,16 @@ def _given(shape: str, workers: int, whose: str) -> tuple[int, int, int]:
     return tensor, pipeline, data
 
 
-def _published(variant: Published, batch: int) -> Timing:
-    """A variant's own times; at another batch in proportion to it."""
-    t = variant.timing
-    if batch == t.batch:
-        return t
-    found = scaled(t, batch / t.batch, f"in proportion from batch {t.batch}", batch, t.gpu)
-    said = f"of batch {t.batch}: {t.memory_source}" if t.memory_bytes else ""
-    return replace(found, memory_bytes=t.memory_bytes, memory_source=said)
+def _published(variant: Published, batch: int, gpu: str) -> Timing:
+    """A variant's own times; at another batch in proportion to it, on another GPU type by the ratio of peak rates. A
+    circle was published as it is."""
+    t = found = variant.timing
+    if batch != t.batch:
+        found = scaled(t, batch / t.batch, f"in proportion from batch {t.batch}", batch, t.gpu)
+        said = f"of batch {t.batch}: {t.memory_source}" if t.memory_bytes else ""
+        found = replace(found, memory_bytes=t.memory_bytes, memory_source=said)
+    target = find_gpu(gpu)
+    return found if variant.up_s > 0 or target.name == t.gpu else on_another(found, target)
 
 
 def _circle(name: str, variant: Published, workers: int) -> Profile:

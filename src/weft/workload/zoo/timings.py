@@ -173,12 +173,17 @@ def _elsewhere(model: Model, target: Gpu, batch: int, dtype: str) -> Timing | No
         for gpu in reversed(gpus()):
             there = [t for t in alike if t.gpu == gpu.name]
             if there:
-                reference = at_batch(there, batch)
-                ratio = gpu.tflops(reference.dtype) / target.tflops(reference.dtype)
-                why = f"from {gpu.name} by the ratio of peak rates ({reference.dtype}) {ratio:.3g}"
-                found = scaled(reference, ratio, why, batch, target.name)
-                return replace(found, optimiser_s=reference.optimiser_s * gpu.memory_gb_per_s / target.memory_gb_per_s)
+                return on_another(at_batch(there, batch), target)
     return None
+
+
+def on_another(base: Timing, target: Gpu) -> Timing:
+    """The time on another GPU type: by the ratio of peak rates, the optimiser by that of the memories' bandwidths."""
+    gpu = find_gpu(base.gpu)
+    ratio = gpu.tflops(base.dtype) / target.tflops(base.dtype)
+    why = f"from {gpu.name} by the ratio of peak rates ({base.dtype}) {ratio:.3g}"
+    found = scaled(base, ratio, why, base.batch, target.name)
+    return replace(found, optimiser_s=base.optimiser_s * gpu.memory_gb_per_s / target.memory_gb_per_s)
 
 
 def _by_flops(model: Model, target: Gpu, batch: int, dtype: str) -> Timing:
