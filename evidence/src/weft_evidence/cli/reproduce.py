@@ -113,8 +113,8 @@ def _stated(paper: str, json: bool) -> None:
         for one in found
     ]  # fmt: skip
     table = plain_table("where", "what", "stated", "")
-    for row in rows:
-        table.add_row(row["where"], row["what"], row["value"], f"{row['status']} {row['needs']}".strip())
+    for one in found:
+        table.add_row(one.where, one.what, one.value, f"{one.status} {one.needs or ''}".strip())
     table.caption = counted(paper)
     deliver({"stated": rows}, json, lambda _: table)
 
