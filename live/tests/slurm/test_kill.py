@@ -101,8 +101,10 @@ def memory_survived(serving: Serving) -> bool:
 
 
 @pytest.mark.long
-def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sandbox) -> None:
-    """Under a load that preempts: no job is lost, doubled, or failed by weft. `WEFT_KILLS=200` kills two hundred times.
+@pytest.mark.parametrize("soon", [False, True], ids=["any-moment", "after-a-start"])
+def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sandbox, soon: bool) -> None:
+    """Under a load that preempts: no job is lost, doubled, or failed by weft, and no node is drained because it has a
+    job already. `WEFT_KILLS=200` kills two hundred times; `soon`: within two seconds after a job has begun.
 
     Jobs come three at a time. The controller is killed at any moment, once it has saved the jobs that users have been
     told are there. It forgets its last seconds: placements, starts, stops. If a job ended in them, Slurm has it run
@@ -111,7 +113,7 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
     """
     log, lot = serving.tmp_path / "log", random.Random(11)
     jobs: list[str] = []
-    saved = 0
+    saved = close = 0
     mark = box.sbatch("--hold", wrap="true")  # without GPUs it is none of weft's; saves of the controller show on it
     child = fork_server(serving, PREEMPTIVE)
     try:
@@ -122,7 +124,12 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
                 argv = python(serving.tmp_path, WITNESS, log, steps)
                 kept = (f"--output={serving.tmp_path}/output.%j", "--open-mode=append")
                 jobs.append(serving.sbatch(gpus, argv, *kept, says=says))
-            time.sleep(lot.uniform(0.0, 1.5))
+            if soon:
+                begun_before = begins(log)
+                with suppress(TimeoutError):  # none begins: all that runs may be long
+                    box.wait(lambda: begins(log) > begun_before, 8.0)  # noqa: B023
+                close += begins(log) > begun_before
+            time.sleep(lot.uniform(0.0, 2.0 if soon else 1.5))
             match kill % 3:
                 case 0:
                     os.kill(child, signal.SIGKILL)
@@ -151,13 +158,23 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
         words = {row.id: row.why for row in last.ledger.jobs() if row.status != "finished"}
         stops = sum(row.action == "stop" for _, row in last.ledger.decisions())
         again = sum("-" in row.id for row in last.ledger.jobs())
-    print(f"{KILLS} kills, {len(jobs)} jobs, {stops} stopped to give way, {again} whose end the controller forgot")
+    drained = (box.folder / "log" / "slurmctld.log").read_text(errors="replace").lower().count("duplicate job")
+    print(
+        f"{KILLS} kills, {close} soon after a start, {len(jobs)} jobs, {stops} stopped to give way, {again} whose end "
+        f"the controller forgot, {drained} nodes drained"
+    )
+    assert not drained
     outputs = {job: (serving.tmp_path / f"output.{job.partition('-')[0]}").read_text() for job in words}
     assert not words, f"what these jobs printed: {outputs}"
     assert stops >= KILLS // 20, "so few gave way that it says nothing"
     lines = [line.split() for line in log.read_text().splitlines()]
     assert not [line for line in lines if line[0] == "doubled"]
     assert {job.partition("-")[0] for word, job, _ in lines if word == "end"} == set(jobs)
+
+
+def begins(log: Path) -> int:
+    """How often a process of any job has told that it begins."""
+    return log.read_text().count("start") if log.exists() else 0
 
 
 def begun(log: Path, times: int) -> bool:

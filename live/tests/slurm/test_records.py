@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft_live.slurm.commands import Unreachable
-from weft_live.slurm.records import Record, gpu_count, read_jobs, read_nodes
+from weft_live.slurm.records import Memory, Record, gpu_count, read_jobs, read_nodes
 
 
 def number(value: int | None) -> dict[str, Any]:
@@ -35,6 +36,18 @@ NEW = {
 def read(row: dict[str, Any], completing: frozenset[str] | None = None) -> list[Record]:
     """The records of one row."""
     return read_jobs(json.dumps({"meta": {}, "jobs": [row], "errors": []}), completing)
+
+
+def test_an_answer_that_24_11_gave() -> None:
+    """Of a job that weft ran, and of one that waits and named no number of nodes: there `max_nodes` says 1."""
+    text, memory = (Path(__file__).parent / "squeue-24.11.json").read_text(), Memory()
+    ran, waits = read_jobs(text, memory=memory)
+    assert (ran.key, ran.state, ran.completing, ran.exit_code, ran.gpus) == ("19", "COMPLETED", False, 0, 2)
+    assert (ran.nodes, ran.required, ran.user, ran.time_limit_s) == (("n1",), {"n1"}, "root", None)
+    assert (waits.key, waits.pending, waits.held, waits.gpus, waits.batch) == ("21", True, True, 1, True)
+    assert (waits.nodes_at_most, waits.nodes_at_least, waits.gpus_on_each_node) == (0, 1, 0)
+    assert waits.submit_s == 1795102008.0
+    assert read_jobs(text, memory=memory)[1] is waits, "a row that has not changed is not read again"
 
 
 def test_both_versions_say_the_same() -> None:
