@@ -17,7 +17,6 @@ from weft.errors import InputError
 from weft.results import run as schemas
 from weft.results.run import RunResult
 
-
 PICTURES = (".svg", ".png", ".pdf")  # endings of files with a picture
 
 
