@@ -127,11 +127,7 @@ def _full_key(key: str, option: str) -> str:
     sections = {name: field for name, field in Scenario.model_fields.items() if name != "compare"}
     if "." in key and key.partition(".")[0] in sections:
         return key
-    if "." in key:
-        guess = near(key.partition(".")[0], list(sections))
-        hint = f"did you mean {guess}?" if guess else f"sections are {', '.join(sections)}"
-        raise InputError(f"{option} {key}: there is no section {key.partition('.')[0]}; {hint}")
-    name = key
+    name = key.rpartition(".")[2]
     having = [section for section, field in sections.items() if name in _keys(field.annotation)]
     if len(having) == 1:
         return f"{having[0]}.{name}"
