@@ -16,6 +16,7 @@ from weft.errors import near
 from weft_evidence import claims_of, papers
 from weft_evidence.checks import FEWEST_SEEDS, judge, verdict_of
 from weft_evidence.claims import Measured, Reproduction
+from weft_evidence.coverage import counted
 from weft_evidence.headlines import cells, headlines
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def blocks(paper: str) -> dict[str, str]:
         )
     return {
         f"counts {paper}": f"{found.counts}.",
+        f"stated {paper}": counted(paper),
         f"sentence {paper}": f"**{found.sentence}**",
         f"headlines {paper}": "\n".join(lines),
         **({"loops": loops_table()} if paper == "cassini" else {}),

@@ -40,8 +40,10 @@ def compat(
     """
     from weft.policies.interleave.cassini.circle import Circle
     from weft.policies.interleave.cassini.compat import compat as solve
+    from weft.results.files import refuse_unwritable
     from weft.scenario.jobfile import load_compat_file
 
+    refuse_unwritable(plot, "picture")
     given = load_compat_file(jobs)
     circles = {
         job.id: Circle(job.iteration_s, tuple((a.start_s, a.length_s, a.gbps) for a in job.arcs)) for job in given.jobs

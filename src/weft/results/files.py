@@ -17,6 +17,8 @@ from weft.errors import InputError
 from weft.results import run as schemas
 from weft.results.run import RunResult
 
+PICTURES = (".svg", ".png", ".pdf")  # endings of files with a picture
+
 
 def refuse_unwritable(path: Path | None, what: str = "report") -> None:
     """Raise if a file cannot be written there (None: no file is wanted); folders that are missing are made."""
@@ -24,6 +26,8 @@ def refuse_unwritable(path: Path | None, what: str = "report") -> None:
         return
     if what == "report" and path.suffix.lower() not in ("", ".html", ".htm"):
         raise InputError(f"{path}: a report is an HTML page; name it {path.stem}.html")
+    if what == "picture" and path.suffix.lower() not in PICTURES:
+        raise InputError(f"--plot: {path} must end in {', '.join(PICTURES)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

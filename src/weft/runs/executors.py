@@ -72,6 +72,8 @@ def check_executor(text: str) -> None:
     kind, _, detail = text.partition(":")
     if kind not in KINDS:
         raise InputError(f"--executor {text} is not known; choose processes, slurm, or dask:ADDRESS")
+    if kind == "slurm" and text.endswith(":"):
+        raise InputError("--executor slurm: nothing follows the colon; write slurm, or slurm:partition=NAME")
     if kind == "dask" and not detail:
         raise InputError("--executor dask needs the scheduler's address: dask:tcp://HOST:8786")
     if kind == "processes":

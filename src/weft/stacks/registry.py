@@ -219,7 +219,7 @@ def _from_file(layer: str, file: str, attribute: str) -> Any:
     if policy is None:
         own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
         known = [value.__name__ for value in own if isinstance(value, type)]
-        raise StackError(f"{path} has no class {attribute}{near(attribute, known)}")
+        raise StackError(f"{path} has no class {attribute}{near(attribute, known) or '; it defines none'}")
     if not (isinstance(policy, type) and issubclass(policy, base)):
         raise StackError(f"{path}: {attribute} is no {kind}; derive it from {_BASES[layer]}")
     return policy

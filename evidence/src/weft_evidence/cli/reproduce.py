@@ -42,6 +42,9 @@ def reproduce(
         bool, typer.Option("--real", help="cassini, flows: on real TCP too (weft testbed; needs root); no verdicts.")
     ] = False,
     show: Annotated[bool, typer.Option("--list", help="List the claims and stop.")] = False,
+    stated: Annotated[
+        bool, typer.Option("--stated", help="List all that the paper states, and which claims judge it, and stop.")
+    ] = False,
     everything: Annotated[
         bool,
         typer.Option("--all", help="All claims, why claims fail, and notes; without it what the paper puts first."),
@@ -76,6 +79,9 @@ def reproduce(
             width = max(map(len, words), default=0)
             print("\n".join(f"{name:{width}s}  {what}" for name, what in words.items()))
         return
+    if stated:
+        _stated(paper, json)
+        return
     if real:
         given = {
             "--claim": claim, "--seeds": seeds, "--seed": seed, "--workers": workers, "--executor": executor,
@@ -88,6 +94,29 @@ def reproduce(
         result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
     shown = headline_text if result.headlines and not (everything or claim) else claims_text
     deliver(result.to_dict(), json, lambda _: shown(result), report, lambda path: write(path, result, command_line()))
+
+
+def _stated(paper: str, json: bool) -> None:
+    """What a paper states, what is judged of it and by which claims."""
+    from weft.cli.common import plain_table
+    from weft.errors import InputError
+    from weft_evidence import claims_of
+    from weft_evidence.coverage import counted
+    from weft_evidence.coverage import stated as listed
+
+    known = claims_of(paper)
+    if not (found := listed(paper)):
+        raise InputError(f"reproduce {paper}: nobody has listed what it states")
+    rows = [
+        {"id": one.id, "where": one.where, "what": one.what, "value": one.value, "status": one.status,
+         "claims": one.judged_by(known), "tests": one.tests, "needs": one.needs or ""}
+        for one in found
+    ]  # fmt: skip
+    table = plain_table("where", "what", "stated", "")
+    for one in found:
+        table.add_row(one.where, one.what, one.value, f"{one.status} {one.needs or ''}".strip())
+    table.caption = counted(paper)
+    deliver({"stated": rows}, json, lambda _: table)
 
 
 def _real(paper: str, quick: bool, json: bool, given: list[str]) -> None:

@@ -57,7 +57,8 @@ class Even(_Around):
     def __init__(self, inner: Place) -> None:
         if inner.shares_gpus:
             raise StackError(
-                f"even:{inner.name}: {inner.name} shares GPUs, and only whole ones can be dealt out evenly"
+                f"even:{inner.name}: {inner.name} shares GPUs, and only whole ones can be dealt out evenly; "
+                "choose a place that shares none"
             )
         super().__init__(inner)
         self.name, self.uneven = f"even:{inner.name}", False

@@ -27,11 +27,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, LogLocator, NullFormatter
 
 from weft.errors import InputError
+from weft.results.files import PICTURES
 
 INK, MUTED, GRID, SURFACE = "#1b1f24", "#5b6471", "#dde2e9", "#fefefe"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", MUTED)
 ACCENT = PALETTE[0]
-SUFFIXES = (".svg", ".png", ".pdf")
 DASHES = ("solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 # Lighter tones for areas that touch (one per job); neighbours in the list differ in lightness as well as hue.
 JOB_COLOURS = (
@@ -157,8 +157,8 @@ def say(axes: Axes, words: str) -> None:
 def save_picture(figure: Figure, path: Path) -> None:
     """Write a picture into the file that `--plot` names, in the format of its ending; the same bytes each time."""
     suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"--plot: {path} must end in {', '.join(SUFFIXES)}")
+    if suffix not in PICTURES:
+        raise InputError(f"--plot: {path} must end in {', '.join(PICTURES)}")
     plain: Any = {"Date": None, "Creator": None} if suffix == ".svg" else None
     plain_numbers(figure)
     try:

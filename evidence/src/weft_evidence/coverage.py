@@ -1,0 +1,76 @@
+"""What papers state, by somebody who had not seen which claims are checked, beside the claims that judge it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+
+from weft_evidence import papers
+
+
+class Needs(StrEnum):
+    """Why something that a paper states cannot be run here."""
+
+    HARDWARE = "hardware"
+    PRIVATE = "private data"
+    UNPRINTED = "not printed"
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A number or an order that a paper's text, tables or captions state."""
+
+    id: str
+    where: str
+    what: str
+    value: str  # as printed
+    claims: tuple[str, ...] = ()  # names of the claims that judge it; * stands for anything
+    tests: tuple[str, ...] = ()  # or what computes it in the project's tests, FILE::NAME
+    needs: Needs | None = None
+
+    @property
+    def status(self) -> str:
+        """`judged`, `not run`, or `open`: it could be run, and nobody has."""
+        return "judged" if self.claims or self.tests else "not run" if self.needs else "open"
+
+    def judged_by(self, known: Iterable[str]) -> list[str]:
+        """The claims, of those known, that judge it."""
+        return [name for name in known if any(fnmatchcase(name, pattern) for pattern in self.claims)]
+
+
+@cache
+def stated(paper: str) -> tuple[Stated, ...]:
+    """What a paper states; nothing, if nobody has listed it."""
+    folder = papers()[paper].module if paper in papers() else ""
+    path = files(folder) / "stated.toml" if folder else None
+    if path is None or not path.is_file():
+        return ()
+    found = tomllib.loads(path.read_text("utf-8"))["stated"]
+    return tuple(
+        Stated(
+            row["id"], row["where"], row["what"], row["value"], tuple(row.get("claims", ())),
+            tuple(row.get("tests", ())),
+            Needs(row["needs"]) if row.get("needs") else None,
+        )
+        for row in found
+    )  # fmt: skip
+
+
+def counted(paper: str) -> str:
+    """How much of what a paper states is judged, in a sentence."""
+    mine = stated(paper)
+    number = {status: sum(one.status == status for one in mine) for status in ("judged", "not run", "open")}
+    why = {needs: sum(one.status == "not run" and one.needs is needs for one in mine) for needs in Needs}
+    reasons = ", ".join(
+        f"{n} for {needs}" if needs is not Needs.UNPRINTED else f"{n} {needs}" for needs, n in why.items() if n
+    )
+    return (
+        f"The paper states {len(mine)} numbers and orders, as listed by somebody who had not seen the claims: "
+        f"{number['judged']} are judged, {number['not run']} not run{f' ({reasons})' if reasons else ''}, "
+        f"{number['open']} open."
+    )
