@@ -79,7 +79,8 @@ def missing(path: Sequence[str] = ()) -> str:
 @cache
 def release() -> tuple[int, ...]:
     """The version of the Slurm that is installed."""
-    told = subprocess.run(["sinfo", "--version"], capture_output=True, text=True, check=True).stdout
+    path = ":".join([*os.get_exec_path(), *_SBIN])
+    told = subprocess.run([shutil.which("slurmctld", path=path) or "", "-V"], capture_output=True, text=True).stdout
     return tuple(map(int, re.findall(r"\d+", told)))
 
 
