@@ -211,7 +211,8 @@ def test_the_network_of_the_scenario_counts(tmp_path: Path) -> None:
         assert server.durable.estimates is estimates
     with Server(tmp_path / "other", cluster, stack, engine=engine, dry_run=True) as server:
         assert server.durable.estimates.collective == "ring"
-    scenario.write_text(f'{scenario.read_text()}sharing = "k-way"\n[stack]\nname = "themis+cassini"\n')
+    site = scenario.read_text().replace('collective = "tree"', 'sharing = "k-way"')
+    scenario.write_text(f'{site}[stack]\nname = "themis+cassini"\n')
     cluster, stack, estimates = _build(engine, str(scenario), (None,) * 5, 0)
     with pytest.raises(StackError, match=r"network\.sharing"):
         Server(tmp_path / "third", cluster, stack, engine=engine, dry_run=True, estimates=estimates)

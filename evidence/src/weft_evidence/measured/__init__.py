@@ -12,8 +12,6 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from weft.errors import InputError, near
 
 if TYPE_CHECKING:
@@ -78,6 +76,8 @@ def errors(rows: Iterable[Row]) -> dict[str, dict[str, Any]]:
 
 
 def _errors(rows: Sequence[Row]) -> dict[str, Any]:
+    import numpy as np  # for a command that is only asked for its help, it takes too long to load
+
     free = [row for row in rows if not row.fitted]
     off = np.abs([row.error for row in free]) if free else np.array([np.nan])
     worst = max(free, key=lambda row: abs(row.error), default=None)
