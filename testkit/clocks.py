@@ -3,9 +3,10 @@
 What a test measures while its machine stands still says nothing, whether it passes or fails. So tests that are marked
 `alone` or `long` run beside a watcher, a process that does nothing but sleep. Where it slept for much too long, or a
 hypervisor gave the processors to others, the run does not count and the test runs again; a few times at most, then it
-is skipped and says why. Nothing runs again because it failed.
+is skipped and says why. Nothing runs again because it failed. A series of kills (WEFT_KILLS) counts whatever happens.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -73,7 +74,7 @@ def standstill() -> Iterator[Callable[[], str]]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Run a test of measured times until the machine does not stand still meanwhile."""
-    if not any(item.get_closest_marker(name) for name in ("alone", "long")):
+    if "WEFT_KILLS" in os.environ or not any(item.get_closest_marker(name) for name in ("alone", "long")):
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     for _ in range(RUNS):

@@ -261,10 +261,15 @@ def free_ports(n: int) -> list[int]:
 
 
 def _end_processes_of(folder: Path) -> None:
-    """Kill whatever still runs with this sandbox in its environment or command line: step daemons, jobs."""
-    mark = os.fsencode(str(folder))
+    """Kill whatever still runs with this sandbox in its environment or command line: step daemons, jobs. In another
+    chroot there may be a sandbox of the same path."""
+    mark, root = os.fsencode(str(folder)), os.stat("/")
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             told = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-            if mark + b"/" in told and int(process.name) != os.getpid():
+            if (
+                mark + b"/" in told
+                and int(process.name) != os.getpid()
+                and os.path.samestat(root, (process / "root").stat())
+            ):
                 os.kill(int(process.name), signal.SIGKILL)

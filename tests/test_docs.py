@@ -27,6 +27,27 @@ def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)", text) + re.findall(r'<img[^>]* src="([^"]+)"', text)
     missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
     assert not missing
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text):
+        if "://" not in target:
+            there = (page.parent / target if target else page).read_text(encoding="utf-8")
+            headings = re.findall(r"^#+ (.+)$", there, re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}, target
+
+
+GENERATED = re.compile(r"<!-- (\w+)( [\w-]+)? -->.*?<!-- /\1\2? -->|^```text\n\$ .*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def hand_written(page: Path) -> int:
+    """Words that somebody wrote: not those that `make docs` and `python -m weft_evidence.pages` write."""
+    words = GENERATED.sub("", page.read_text(encoding="utf-8")).split()
+    return sum(any(map(str.isalnum, word)) for word in words)
+
+
+def test_what_there_is_to_read_is_bounded() -> None:
+    """40,000 words in all; a page of docs/ takes five minutes, at 280 words a minute."""
+    words = {page: hand_written(page) for page in PAGES_WITH_LINKS if page not in {DOCS / name for name in PAGES}}
+    assert sum(words.values()) <= 40_000
+    assert {page.name: n for page, n in words.items() if page.is_relative_to(DOCS) and n > 1400} == {}
 
 
 def test_every_built_in_policy_is_in_the_matrix_and_no_page_of_a_baseline_is_long() -> None:

@@ -110,7 +110,7 @@ def test_what_slurm_needs_is_written_out(whole: Path, tmp_path: Path) -> None:
     said([whole / "weft", "serve", "--setup", "--out", "etc", "--python", "/usr/bin/python3"], tmp_path)
     written = {file.name for file in (tmp_path / "etc").iterdir()}
     assert written == {
-        "hearing.py", "job_submit.lua", "relay.py", "weft-agent.service", "weft-task-prolog", "weft.service",
+        "reports.py", "job_submit.lua", "relay.py", "weft-agent.service", "weft-task-prolog", "weft.service",
     }  # fmt: skip
     said(["/usr/bin/python3", "-I", "-S", "-m", "py_compile", tmp_path / "etc" / "relay.py"], tmp_path)
 

@@ -108,7 +108,7 @@ PACES: list[Mutant] = [
         ("marks come four times later", "MARK_S = 7.6e-5", "MARK_S = 4 * 7.6e-5"),
         ("buffers hold 3 MB", "BUFFER_BYTES = 1e6", "BUFFER_BYTES = 3e6"),
         ("BBR keeps half a pipe", "self.window[new] = 2.0 * flows", "self.window[new] = 0.5 * flows"),
-        ("slow start costs nothing", "caps[fresh] -= missed_bytes(caps[fresh]) / lasts", "pass"),
+        ("slow start costs nothing", "caps[fresh] -= missed_bytes(caps[fresh], self.rtt_s) / lasts", "pass"),
         ("what a slow start lost is not sent again", "caps[rows] - self.lost[rows] / lasts", "caps[rows]"),
         ("an idle window is kept", "* self.slot_s >= IDLE_S", "* self.slot_s >= 1e9"),
         ("an idle window starts from nothing", "np.where(seen, np.maximum(", "np.where(seen & False, np.maximum("),

@@ -25,12 +25,13 @@ OUTSIDE = {
 # Sections and their pages; a page that is not there is left out, one that is named nowhere stands under "More".
 NAV: dict[str, tuple[str, ...]] = {
     "Start": ("index.md", "summary.md", "tutorial.md"),
-    "For researchers": ("policy-in-20-lines.md", "learning.md", "stacks.md", "stack-weft.md", "traces.md", "models.md",
-                        "adding-a-paper.md"),
-    "For operators": ("advise.md", "slurm.md", "live.md", "real-network.md"),
+    "For researchers": ("policy-in-20-lines.md", "learning.md", "stacks.md", "stack-weft.md", "stack-weft-rules.md",
+                        "traces.md", "workloads.md", "models.md", "profiles.md", "adding-a-paper.md"),
+    "For operators": ("advise.md", "slurm.md", "slurm-stacks.md", "slurm-cases.md", "live.md",
+                      "agents.md", "real-network.md"),
     "Reference": ("commands.md", "scenario.md", "python.md", "api.md"),
-    "Evidence": (),
-    "Design": ("design.md", "physics.md", "speed.md", "benchmarks.md", "contributing.md", "security.md",
+    "Evidence": ("verdicts.md",),
+    "Design": ("design.md", "words.md", "physics.md", "speed.md", "benchmarks.md", "contributing.md", "security.md",
                "changelog.md"),
 }  # fmt: skip
 # Headings, and below them: where names are imported from, where they are defined, the names.
@@ -87,6 +88,7 @@ def navigation() -> list[dict[str, Any]]:
     sections: dict[str, list[Any]] = {name: [page for page in pages if page in there] for name, pages in NAV.items()}
     papers = _folder(there, "papers")
     sections["Evidence"] += sorted(papers, key=lambda page: (not page.endswith("README.md"), page))
+    sections["Evidence"] += _folder(there, "measured")
     policies = _folder(there, "baselines")
     if policies:
         sections["Reference"].append({"Policies from papers": policies})

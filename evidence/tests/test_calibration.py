@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from testkit.draws import examples
 from weft.errors import InputError, TraceError
 from weft.model.profile import Compute, Profile, Transfer
-from weft.network.analytical import MODERN, Analytical, Dimension, Hierarchy
+from weft.network.analytical import Analytical
+from weft.network.hierarchy import MODERN, Dimension, Hierarchy
 from weft_evidence.allreduce_fit import Sample, fit_allreduce, read_allreduce
 from weft_evidence.calibration import calibrated, scaled
 

@@ -18,7 +18,7 @@ from weft_evidence.checks import (
     place_of,
     some_effect,
 )
-from weft_evidence.claims import Measured, Reproduction, Request, Runs, Verdict
+from weft_evidence.claims import Measured, Metric, Reproduction, Request, Runs, Verdict
 from weft_evidence.report import render
 
 
@@ -118,7 +118,7 @@ class Values(Runs):
     def __init__(self, found: dict[str, list[float | None]]) -> None:
         self.found = found
 
-    def values(self, stack: str, metric: str) -> list[float | None]:
+    def values(self, stack: str, metric: Metric) -> list[float | None]:
         return self.found[stack]
 
 

@@ -30,7 +30,7 @@ def test_a_statement_names_claims_that_there_are(paper: str) -> None:
         assert not kinds or kinds - APART, one.id
     ids = [one.id for one in stated(paper)]
     assert len(set(ids)) == len(ids)
-    assert [one.id for one in stated(paper) if one.status == "judged" and one.needs] == []
+    assert [one.id for one in stated(paper) if one.status in ("judged", "fitted") and one.needs] == []
 
 
 @pytest.mark.parametrize("paper", LISTED)
@@ -54,16 +54,26 @@ def test_a_published_claim_is_something_that_the_paper_states(paper: str) -> Non
 
 def test_the_sentence_counts() -> None:
     assert counted("titan").startswith(f"The paper states {len(stated('titan'))} numbers and orders")
+    assert "wait for their runs" not in counted("ada-srsf", [*claims_of("ada-srsf")])
+    one = Stated("a", "", "", "", ("x.*",))
+    assert [one.state(None), one.state(["x.1"]), one.state(["y"])] == ["judged", "judged", "waits"]
+    assert Stated("a", "", "", "", ("x.*",), ("t",)).state([]) == "judged"
+    every = sum(bool(one.claims) and not one.tests for one in stated("titan"))
+    assert f"and of {every} the claims are written and wait for their runs." in counted("titan", [])
     assert Stated("a", "", "", "").status == "open"
     assert Stated("a", "", "", "", needs=Needs.HARDWARE).status == "not run"
     assert Stated("a", "", "", "", ("x",)).status == "judged"
+    assert Stated("a", "", "", "", fitted=True).status == "fitted"
+    assert Stated("a", "", "", "", ("x",), fitted=True).status == "judged"
+    told = sum(one.fitted for one in stated("cassini"))
+    assert f" {told} fitted or told to the run, " in counted("cassini")
 
 
 def test_the_command_lists_what_is_stated(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["reproduce", "titan", "--stated", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["stated"]
     assert {row["id"] for row in found} == {one.id for one in stated("titan")}
-    assert {row["status"] for row in found} <= {"judged", "not run", "open"}
+    assert {row["status"] for row in found} <= {"judged", "fitted", "not run", "open", "waits"}
     assert run(["reproduce", "titan", "--stated"]) == 0
     assert "open" in capsys.readouterr().out
     assert run(["reproduce", "weft", "--stated"]) == 2

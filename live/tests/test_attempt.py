@@ -3,6 +3,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from live.tests.jobs import ENVIRONMENT
 from weft_live.attempt import Attempt, Ended
 
@@ -46,3 +48,33 @@ def test_a_start_asked_for_twice_happens_once(tmp_path: Path) -> None:
         attempt.look()
         assert attempt.ended == Ended()
         assert (tmp_path / "ran").read_text() == "ran\n"
+
+
+@pytest.mark.parametrize("text", ["", "garbage", "{}", "[]", '{"code": "x", "terminated": 1, "error": 5}'])
+def test_an_exit_that_makes_no_sense_is_none(text: str, tmp_path: Path) -> None:
+    """A disk has lost it, or the job has written it: nobody knows how the attempt ended, and the server lives."""
+    attempt = spawned(tmp_path)
+    (tmp_path / "1" / "exit").write_text(text)
+    (tmp_path / "1" / "child").write_text(text)
+    attempt.look()
+    assert attempt.ended == Ended(lost="live.runner-killed")
+
+
+@pytest.mark.parametrize("odd", [{"argv": ["\udce9"]}, {"cwd": "/\0"}, {"env": {"A=B": "c"}}, {"env": {"A": "\0"}}])
+def test_a_command_that_no_process_can_have_is_told(odd: dict[str, Any], tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path / "1")
+    attempt.spawn(spec(tmp_path) | odd)
+    os.waitid(os.P_PID, attempt.pid, os.WEXITED | os.WNOWAIT)
+    attempt.look()
+    assert attempt.ended is not None
+    assert attempt.ended.error.startswith("cannot run ")
+
+
+def test_others_cannot_read_the_environment_of_a_job(tmp_path: Path) -> None:
+    """Not even while it is being written."""
+    before = os.umask(0)
+    try:
+        spawned(tmp_path)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "1" / "spec.json").stat().st_mode & 0o077 == 0

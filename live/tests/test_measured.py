@@ -20,9 +20,9 @@ from weft.testing import ToyWorld, toy_cluster, toy_job
 from weft.workload.profiles.files import save_profile
 from weft_live.attempt import Attempt, Progress
 from weft_live.description import Description
-from weft_live.hearing import Keeper, opening
 from weft_live.local.engine import LocalEngine
 from weft_live.measured import Claims, Doubts, Speeds
+from weft_live.reports import Keeper, opening
 from weft_live.server.server import Server
 from weft_live.server.snapshot import restored
 

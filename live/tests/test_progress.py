@@ -19,8 +19,8 @@ from weft.policies.interleave.base import Interleave, Pick
 from weft.testing import toy_cluster, toy_job
 from weft.testing.probes import Waking, plain_planner
 from weft_live.clock import Clock
-from weft_live.hearing import opening
 from weft_live.local import LocalWorld
+from weft_live.reports import opening
 
 
 @given(

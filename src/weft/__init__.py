@@ -78,6 +78,7 @@ _MOVED = {
     "weft.physics": "weft.network",
     "weft.model.topologies": "weft.network.topologies",
     "weft.registry": "weft.stacks.registry",
+    "weft.executors": "weft.runs.executors",
 }
 
 

@@ -240,7 +240,7 @@ class Comparison:
                 raise InputError(f"label {names[stack]}: {stack} is not among the stacks{near(stack, known)}")
         new = [names.get(stack, stack) for stack in known]
         if len(set(new)) < len(new):
-            raise InputError("two stacks would have one name; give every label once")
+            raise InputError("two stacks would have the same name; use every label once")
         return replace(self, runs=tuple(replace(run, stack=names.get(run.stack, run.stack)) for run in self.runs))
 
     def table(self) -> pl.DataFrame:

@@ -83,7 +83,7 @@ def test_short_jobs_behind_long_ones_want_shortest_first(
     assert len(found["verdict"]) == 4
     assert found["verdict"][0].startswith(f"Run {found['race']['recommended']} instead of fifo")
     assert found["verdict"][1].startswith(("The price: ", "No price was seen: "))
-    assert found["verdict"][2].startswith("What it hangs on: ")
+    assert found["verdict"][2].startswith("What it depends on: ")
     twice = {row["stack"]: row["over_today"]["mean"] for row in found["what_if"][0]["stacks"]}
     assert twice["fifo"] < 1.0  # twice the GPUs, the same jobs
     assert found["understood"]["what_if"] == {"gpus=16": "1 more rack: 16 GPUs"}
@@ -93,7 +93,7 @@ def test_short_jobs_behind_long_ones_want_shortest_first(
     assert html.index("Run ") < html.index("What was understood")  # the report opens with the verdict
     assert run(args) == 0
     printed = capsys.readouterr().out
-    assert "What it hangs on" in printed
+    assert "What it depends on" in printed
     assert "Windows: 6, drawn with replacement" in " ".join(printed.split())
     assert f"weft serve --stack '{found['race']['recommended']}'" in printed
 

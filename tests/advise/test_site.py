@@ -86,11 +86,11 @@ def test_what_if_changes_one_thing(tmp_path: Path) -> None:
     assert what_if(site, log, "racks=+1").n_gpus == 96
     for text, line in (
         ("gpus=many", "give a number of GPUs"),
-        ("gpus=-99.9%", "some must be left"),
+        ("gpus=-99.9%", "that leaves some"),
         ("gpus=inf", "give a number of GPUs"),
         ("gpus=nan", "give a number of GPUs"),
-        ("order=srsf", "stacks are tried with --stack"),
-        ("trace=other.csv", "the jobs stay those of the log"),
+        ("order=srsf", "--stack tries other stacks"),
+        ("trace=other.csv", "it changes the cluster alone"),
         ("oversubscription=1,2", "give one value"),
         ("foo=3", "--what-if foo is not a known key"),
         ("foo", "--what-if foo: write KEY=VALUE$"),

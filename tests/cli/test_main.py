@@ -145,6 +145,20 @@ def test_the_script_calls_main(monkeypatch: pytest.MonkeyPatch, capsys: Capture)
     assert capsys.readouterr().out.startswith("weft ")
 
 
+def test_an_old_name_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(
+        '[cluster]\ntopology = "single-switch"\nservers = 1\n[workload]\nsource = "jobs"\n'
+        'job = [{model = "resnet50", iterations = 2}]\n'
+    )
+    monkeypatch.setattr(sys, "argv", ["weft", "simulate", str(path), "--place", "ff", "--json"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+    assert said == ["warning: place ff is now first-fit:shared; the old name will go with weft 0.3"]
+
+
 def test_names_with_brackets_are_shown_as_they_are(tmp_path: Path, capsys: Capture) -> None:
     phase = {"compute_s": 0.1, "bytes": 1e6, "flows": {"l[red]": 1}}
     jobs = {"links": {"l[red]": {"gbps": 1.0}}, "jobs": [{"id": "[/a]", "iterations": 2, "phases": [phase]}]}

@@ -216,7 +216,7 @@ def _one_line(args: list[str], capsys: Capture) -> str:
         (["vgg16", "--gbps", "-1"], "--gbps: -1 is no speed of a NIC"),
         (["vgg16", "--dtype", "fp99"], "dtype 'fp99' is not known; use one of fp32, tf32, bf16"),
         (["vgg16[btach=3]"], "'btach' is no option of a model; did you mean batch?"),
-        (["vgg16[batch=3"], "a bracket is open"),
+        (["vgg16[batch=3"], "close the bracket"),
         (["vgg16", "--parallel", "pipeline:2"], "parallel 'pipeline:2' is not known"),
         (["./nothing"], "nothing: No such file or directory; check the path"),
     ],

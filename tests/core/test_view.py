@@ -39,7 +39,7 @@ def test_asking_for_what_the_world_does_not_know_is_refused() -> None:
     world = ToyWorld(toy_cluster(), [toy_job("a")], facts=frozenset({Fact.MODEL}))
     core = Core(resolve("fifo"), world)
     core.step(0.0, world.next_events(None))
-    with pytest.raises(StackError, match="policies say so in `needs`"):
+    with pytest.raises(StackError, match="a policy declares such needs in `needs`"):
         core.view.iterations_left("a")
 
 

@@ -41,6 +41,14 @@ def test_gpt2_pipeline_has_three_small_peaks_and_then_the_embedding() -> None:
     assert sent[3] > 5 * sent[0]
 
 
+def test_gpt1_sends_once_after_its_backward_pass() -> None:
+    """CASSINI Figure 1(a): data parallelism; nothing in the forward pass, then one all-reduce."""
+    alone = run_alone(zoo.profile("gpt1", 4, gpu="A100"), NIC_50)
+    (up,) = alone.up_phases()
+    assert up.start_s > 0.5 * (alone.iteration_s - (up.end_s - up.start_s))  # the forward pass is less than half
+    assert up.end_s > 0.95 * alone.iteration_s  # the optimizer is left
+
+
 def test_transfers_of_one_job_share_a_nic() -> None:
     """Worker 0 sends 10 bytes to 1 and 30 to 2 at 10 bytes/s: 5 each until 2 s, then all of it: 4 s."""
     tasks = (

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
-from weft.network.analytical import MODERN, Analytical, Dimension, Hierarchy, iteration_s
+from weft.network.analytical import Analytical, iteration_s
 from weft.network.cost import DALLY_TABLE_I, THEMIS, Cached, CostModel, Shape, TierTable
+from weft.network.hierarchy import MODERN, Dimension, Hierarchy
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.lower import Lowering
 from weft.sim.spec import NetworkSpec

@@ -16,9 +16,11 @@ import pytest
 from tests.workload.profiles.sums import totals
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
-from weft.network.analytical import MODERN, OLDER, Analytical, Dimension
-from weft.network.astra import AstraSim, layer_text, network_text, read_network, read_system, system_text
+from weft.network.analytical import Analytical
+from weft.network.astra import AstraSim
+from weft.network.astra_files import layer_text, network_text, read_network, read_system, system_text
 from weft.network.cost import Cached
+from weft.network.hierarchy import MODERN, OLDER, Dimension
 from weft.workload import zoo
 from weft.workload.profiles.layers import parse_layers
 

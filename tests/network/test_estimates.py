@@ -31,6 +31,13 @@ def test_example_placement(workers: int, servers: int, racks: int) -> None:
     assert Spread.of(cluster, gpus) == Spread(servers, racks)
 
 
+def test_neighbours_in_rank_stand_beside_each_other() -> None:
+    """Ten workers of a pipeline, say, on four servers of four GPUs: 3, 3, 2 and 2, one server after the other."""
+    cluster = leaf_spine(1, 4, Machine(gpus_per_server=4))
+    gpus = example_placement(cluster, 10, Spread(4, 1), grouped=True)
+    assert [cluster.server_of_gpu[gpu] for gpu in gpus] == [0] * 3 + [1] * 3 + [2] * 2 + [3] * 2
+
+
 @pytest.mark.parametrize("workers", [3, 4, 8])
 def test_example_placement_widens_in_a_single_rack(workers: int) -> None:
     """Servers of 2 GPUs under one switch: three workers do not fit on one of them, nor eight on two."""

@@ -10,9 +10,10 @@ from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Placement
 from weft.model.view import Spread
-from weft.network.analytical import MODERN, Analytical
+from weft.network.analytical import Analytical
 from weft.network.cost import Shape, TierTable
 from weft.network.estimates import example_placement
+from weft.network.hierarchy import MODERN
 from weft.network.iteration import play_on
 from weft.network.topologies import Machine, fat_tree, leaf_spine, single_switch
 from weft.sim import NetworkSpec, RunSpec

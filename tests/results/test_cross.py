@@ -3,6 +3,7 @@ import pytest
 from tests.results.test_compare import fake
 from weft.results.cross import rank
 from weft.results.cross_report import heat_map, ranking_grid
+from weft.results.words import ranking_verdict
 
 
 def runs(*jct: float, finished: int = 9) -> list[dict[str, object]]:
@@ -23,6 +24,8 @@ def test_ranking_by_hand() -> None:
     axes = heat_map(found).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["c/p", "b/p", "a/p"]  # by their ratios
     assert ranking_grid(found).rows[1][2].text == "15.0"
+    assert ranking_verdict(found).startswith("b is best of 3 by jct_mean_s, at 0.62 [")
+    assert ranking_verdict({**found, "reference": "b"}).startswith("b, the reference, is best of 3 by jct_mean_s; ")
 
 
 def test_more_may_be_better() -> None:

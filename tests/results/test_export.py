@@ -1,9 +1,11 @@
 import json
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from matplotlib.image import imread
 
 import weft
 from weft.api import Comparison
@@ -68,6 +70,9 @@ def test_another_baseline_turns_ratios_round_and_labels_rename(both: Comparison)
 
 def test_figures_by_name_and_frames_for_pandas(both: Comparison) -> None:
     assert [len(both.plot(what).axes) > 0 for what in FIGURES] == [True] * 4
+    shown = imread(BytesIO(both.plot("jct")._repr_png_()))  # type: ignore[attr-defined]
+    assert shown[0, 0].tolist() == [1.0, 1.0, 1.0, 1.0]  # opaque, in notebooks that are dark
+    assert shown.min() < 0.5
     with pytest.raises(InputError, match="jct, iterations"):
         both.plot("pie")
     pandas = pytest.importorskip("pandas")

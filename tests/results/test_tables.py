@@ -8,9 +8,10 @@ from rich.console import Console, RenderableType
 
 from weft.results.compare import compare
 from weft.results.display import MISSING, amount, count, duration, number, percent, time_unit
+from weft.results.html import grid_table
 from weft.results.metrics import summary
 from weft.results.run import RunResult
-from weft.results.tables import comparison_grid, comparison_table, run_table
+from weft.results.tables import Cell, Grid, comparison_grid, comparison_table, run_table
 
 
 def printed(what: RenderableType, width: int) -> str:
@@ -129,3 +130,11 @@ def test_percent_count_and_amount() -> None:
     assert (percent(0.1234), percent(None)) == ("12.3 %", MISSING)
     assert (count(1234567), count(None)) == ("1,234,567", MISSING)
     assert (amount(999.0), amount(1.5e9), amount(2e15), amount(None)) == ("999 B", "1.50 GB", "2.00 PB", MISSING)
+
+
+def test_columns_of_words_start_at_the_left_in_html() -> None:
+    rows = ((Cell("a=1"), Cell("fifo"), Cell("3")), (Cell(""), Cell("srsf"), Cell("-", "", "bad")))
+    html = grid_table(Grid(("setting", "stack", "JCT"), ("", "", "s"), rows))
+    assert html.count('class="words"') == 3  # the head and two cells
+    assert '<td class="words">srsf</td>' in html
+    assert '<td class="bad">-</td>' in html

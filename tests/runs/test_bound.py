@@ -87,6 +87,24 @@ def test_no_stack_beats_it(stack: str) -> None:
         assert math.isfinite(found["makespan_s"])
 
 
+def test_no_order_of_ranks_beats_it() -> None:
+    """Workers that share a layer, or follow each other in a pipeline, gain where they stand beside each other."""
+    scene = {
+        "cluster": {
+            "topology": "leaf-spine", "racks": 2, "servers_per_rack": 2, "gpus_per_server": 8, "gpu": "H100",
+            "gpu_memory_gb": 80, "intra_server_gbps": 600, "oversubscription": 4,
+        },
+        "workload": {
+            "source": "batch", "jobs": 2, "models": ["llama-7b[parallel=hybrid:4x2x2]"], "gpus": {"16": 1},
+            "iterations": [20, 20],
+        },
+    }  # fmt: skip
+    found = bound_of(build(Scenario.load(scene)), shared=False)
+    assert found is not None
+    for stack in ("fifo", "fifo[place=tight]", "fifo[place=random]"):
+        assert found["makespan_s"] <= weft.simulate(scene, stack=stack).summary()["makespan_s"]
+
+
 def test_none_where_lengths_are_random() -> None:
     assert bound_of(build(Scenario.load({**SCENE, "run": {"jitter": 0.1}}), 1), shared=False) is None
 

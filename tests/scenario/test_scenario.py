@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import weft
 from weft.cli.main import run
 from weft.errors import ScenarioError
 from weft.model.profile import Transfer
@@ -160,3 +161,16 @@ def test_limits_of_the_batch_say_what_else_a_job_can_run_with() -> None:
     del data["workload"]["elastic_batch"]
     scenario = Scenario.load(data)
     assert not build_workload(scenario, build_cluster(scenario), 0).jobs[0].batches
+
+
+@pytest.mark.parametrize("name", ["llm-cluster", "fine-tuning-site", "vision-2020"])
+def test_templates_of_todays_sites_run(name: str, tmp_path: Path) -> None:
+    """What `weft init --template` writes is a scenario: a part of it runs to its end, with all kinds of its jobs."""
+    path = tmp_path / "mine.toml"
+    assert run(["init", str(path), "--template", name]) == 0
+    scenario = Scenario.load(path)
+    few = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"jobs": 60})})
+    found = weft.simulate(few)
+    assert found.jobs["finish_s"].is_not_null().all()
+    assert set(found.jobs["model"]) <= {kind.model for kind in scenario.workload.mix}
+    assert found.jobs["model"].n_unique() >= 3

@@ -18,7 +18,8 @@ from weft.errors import EngineError, StackError
 from weft.model.job import Job
 from weft.model.plan import Candidate, State
 from weft.model.view import ClusterView
-from weft.network.analytical import MODERN, Analytical
+from weft.network.analytical import Analytical
+from weft.network.hierarchy import MODERN
 from weft.policies.pace.admission import Fair
 from weft.policies.pace.base import Pace
 from weft.policies.pace.flow import Flow

@@ -8,8 +8,11 @@ import pytest
 
 import weft
 from tests.test_api import scenario
-from weft.errors import StackError
+from weft.errors import DecisionError, StackError
+from weft.model.plan import State
+from weft.model.view import ClusterView, JobView, Offer
 from weft.policies.order.srsf import ShortestRemainingServiceFirst
+from weft.policies.place.base import Answer, Place
 from weft.policies.place.fitting import FirstFit
 from weft.policies.place.lwf import LeastWorkloadFirst
 from weft.policies.planners.themis import Themis
@@ -95,3 +98,12 @@ print(*[run.stack for run in found.runs], '<table' in found._repr_html_())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["fifo[place=Own]", "srsf[place=Own]", "True"]
+
+
+def test_a_class_without_a_name_is_called_by_that_of_its_class() -> None:
+    class Nameless(Place):
+        def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(DecisionError, match=r"^place Nameless returned None"):
+        weft.simulate(scenario(), stack={"order": "srsf", "place": Nameless})

@@ -154,6 +154,19 @@ def test_a_broken_package_is_named(other_package: Path, layer: str, name: str, t
         make(layer, name)
 
 
+def test_a_class_in_a_file_that_cannot_be_made_is_no_bug_of_ours(tmp_path: Path) -> None:
+    file = tmp_path / "half.py"
+    file.write_text(
+        "from weft.policies.place.base import Place\nfrom weft.policies.place.fitting import FirstFit\n"
+        "class Half(Place): ...\nclass Picky(FirstFit):\n    def __init__(self, size): ...\n"
+        "class Nameless(FirstFit):\n    name = ''\n"
+    )
+    for name in ("Half", "Picky"):
+        with pytest.raises(StackError, match=f"^place {file}:{name}: TypeError: .*; mend the class$"):
+            make("place", f"{file}:{name}")
+    assert make("place", f"{file}:Nameless").name == "Nameless"
+
+
 def test_old_names_are_read_with_the_same_results(recwarn: pytest.WarningsRecorder) -> None:
     import weft
     from tests.test_api import scenario

@@ -55,7 +55,7 @@ def test_settings_come_in_any_order_with_commas(layer: str, text: str, name: str
         ("pace", "flow:slot=30", "slot=30: slot takes a number from 0.1ms to 10000ms"),
         ("interleave", "cassini:metric=most", "metric=most: metric takes one of mean, tail, racks"),
         ("pace", "tcp:cubic,", "'an empty setting' is not known"),
-        ("place", "delay:manual,auto@5", "it has one rule"),
+        ("place", "delay:manual,auto@5", "its timers follow one rule"),
         ("place", "delay:7200/3600", "the second is the longer one"),
         ("place", "ff:shared", "ff takes no parameter; it is now called first-fit:shared"),
     ],

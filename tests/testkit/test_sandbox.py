@@ -3,6 +3,9 @@ for all those of Hypothesis."""
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,23 @@ def test_who_looks_for_ports_before_others_are_used_gets_different_ones(monkeypa
     assert sandbox.free_ports(17) == [*range(300 * 64 + 1, 300 * 64 + 18)]
     assert sandbox.free_ports(17) == [*range(299 * 64 + 1, 299 * 64 + 18)]
     assert sandbox.free_ports(64) == [*range(280 * 64 + 1, 281 * 64), 281 * 64 + 1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a chroot needs root")
+def test_a_sandbox_ends_no_processes_of_its_path_in_another_chroot(tmp_path: Path) -> None:
+    code = "import os, sys; os.chroot(sys.argv[1]); print(); sys.stdin.read()"
+    ours, other = (
+        subprocess.Popen(
+            [sys.executable, "-S", "-c", code, root, f"{tmp_path}/x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for root in ("/", str(tmp_path))
+    )
+    with ours, other:
+        assert [process.stdout.readline() for process in (ours, other) if process.stdout] == [b"\n", b"\n"]
+        sandbox._end_processes_of(tmp_path)
+        assert ours.wait() == -signal.SIGKILL
+        other.communicate()
+        assert other.returncode == 0
 
 
 @pytest.mark.engine

@@ -16,14 +16,22 @@ if TYPE_CHECKING:
     from weft_evidence.claims import Reproduction, Request
 
 
+class NotCarriedError(InputError):
+    """A setting that nothing was run with."""
+
+
 def papers() -> dict[str, EntryPoint]:
     """The papers that are installed, by name."""
     return {point.name: point for point in entry_points(group="weft.papers")}
 
 
 def reproduce(name: str, request: Request) -> Reproduction:
-    """Check a paper's claims."""
+    """Check a paper's claims. A setting that nothing was run with is refused."""
     result: Reproduction = _paper(name).reproduce(request)
+    if left := [key for key in request.settings if key not in request.carried]:
+        raise NotCarriedError(
+            f"reproduce {name}: nothing that was run has {' or '.join(left)}; these claims do without it"
+        )
     return result
 
 

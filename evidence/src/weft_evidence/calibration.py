@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
-from weft.network.analytical import Hierarchy, iteration_s
+from weft.network.analytical import iteration_s
 from weft.network.cost import Shape, units
+from weft.network.hierarchy import Hierarchy
 
 _TOLERANCE = 1e-4  # relative error at which a calibration ends: a hundredth of the accuracy asked for
 

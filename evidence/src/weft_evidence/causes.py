@@ -4,11 +4,29 @@ one thing at a time. A cause is shown beside a claim only where the claim fails.
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Literal
 
-from weft_evidence.claims import Cause, Claim, Reproduction
+if TYPE_CHECKING:
+    from weft_evidence.claims import Claim, Reproduction
+
+Found = Literal["measured", "in part", "open"]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What an experiment says of claims whose names match `claims`."""
+
+    claims: tuple[str, ...]
+    why: str
+    found: Found = "measured"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Beside a claim in the JSON."""
+        return {"why": self.why, "found": self.found}
 
 
 def cause_of(paper: str, claim: Claim) -> Cause | None:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from weft.errors import InputError
 from weft.errors import near as like
 from weft.scenario.shipped import scenario_path
-from weft_evidence.claims import NO_CLAIM, Claim, Kind, Measured, Request, Runs, Verdict
+from weft_evidence.claims import NO_CLAIM, Claim, Kind, Measured, Metric, Request, Runs, Verdict
 from weft_evidence.headlines import headlines
 
 Values = Sequence[float | None]  # the values of one metric, seed by seed
@@ -79,12 +79,12 @@ class LabCheck(Generic[Lab]):
 AnyCheck = TypeVar("AnyCheck", bound=Check | LabCheck[Any])
 
 
-def value(what: str, published: float, unit: str, stack: str, metric: str, factor: float = 1.0) -> Check:
+def value(what: str, published: float, unit: str, stack: str, metric: Metric, factor: float = 1.0) -> Check:
     """A number of a table."""
     return Check(what, published, unit, (stack,), lambda runs: runs.metric(stack, metric, factor), nearly)
 
 
-def saving(what: str, published: float, stack: str, other: str, metric: str = "jct_mean_s") -> Check:
+def saving(what: str, published: float | None, stack: str, other: str, metric: Metric = "jct_mean_s") -> Check:
     """How much smaller a metric is than with another stack at the same seed, in percent."""
 
     def measure(runs: Runs) -> Measured:
@@ -93,7 +93,7 @@ def saving(what: str, published: float, stack: str, other: str, metric: str = "j
     return Check(what, published, "%", (stack, other), measure, on_that_side(0.0))
 
 
-def times(what: str, published: float, stack: str, other: str, metric: str) -> Check:
+def times(what: str, published: float, stack: str, other: str, metric: Metric) -> Check:
     """A metric over that of another stack at the same seed."""
 
     def ratio(runs: Runs) -> Measured:
@@ -102,12 +102,12 @@ def times(what: str, published: float, stack: str, other: str, metric: str) -> C
     return Check(what, published, "x", (stack, other), ratio, on_that_side(1.0))
 
 
-def order(what: str, stacks: Sequence[str], metric: str = "jct_mean_s") -> Check:
+def order(what: str, stacks: Sequence[str], metric: Metric = "jct_mean_s") -> Check:
     """How many pairs of methods are in the published order, smallest first."""
     return in_order(what, [(a, b) for i, a in enumerate(stacks) for b in stacks[i + 1 :]], metric)
 
 
-def in_order(what: str, pairs: Sequence[tuple[str, str]], metric: str, slow: bool = False) -> Check:
+def in_order(what: str, pairs: Sequence[tuple[str, str]], metric: Metric, slow: bool = False) -> Check:
     """How many of these pairs have the smaller mean first, between those for which the paired interval says so and
     those for which it does not say the opposite. All must be in order."""
 
@@ -306,7 +306,7 @@ def test(
 
 def _run(needed: Mapping[str, Mapping[str, None]], seeds: Sequence[int], request: Request) -> dict[str, Runs]:
     """The runs of each scenario, with one progress over all of them."""
-    from weft import api
+    from weft_evidence.settings import run_stacks
 
     total = len(seeds) * sum(map(len, needed.values()))
     done: dict[str, Runs] = {}
@@ -317,11 +317,7 @@ def _run(needed: Mapping[str, Mapping[str, None]], seeds: Sequence[int], request
             if request.on_progress is not None:
                 request.on_progress(before + count, total)
 
-        compared = api.compare(
-            _file(scenario), list(stacks), seeds, workers=request.workers, on_progress=tell,
-            on_compile=request.on_compile,
-        ) if stacks else None  # fmt: skip
-        done[scenario] = Runs(compared.runs if compared else ())
+        done[scenario] = Runs(run_stacks(request, _file(scenario), list(stacks), seeds, tell) if stacks else ())
         before += len(seeds) * len(stacks)
     return done
 

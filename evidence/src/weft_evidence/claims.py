@@ -11,6 +11,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
 from weft.results.compare import flat_metrics, mean_and_interval
+from weft_evidence.causes import Cause, cause_of
+from weft_evidence.headlines import headlines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 Interval = tuple[float | None, float | None]
+Metric = str | Callable[["RunResult"], float | None]  # one that every run has, or what is computed from a run
 # reproduced: the published number lies in the interval over seeds, which is no wider than the published effect, or
 # within a tenth of the mean where the interval is narrower. direction: there is an effect on the published side, of
 # another size or of one that is not published. not judged: fewer than three seeds, an interval that holds what was
@@ -46,25 +49,13 @@ NO_CLAIM: Mapping[Kind, Verdict] = {
     Kind.INPUT: "input", Kind.FITTED: "fitted", Kind.CONSTRUCTION: "by construction", Kind.CONTROL: "control",
 }  # fmt: skip
 
-Found = Literal["measured", "in part", "open"]
-
-
-@dataclass(frozen=True)
-class Cause:
-    """What an experiment says of claims whose names match `claims`."""
-
-    claims: tuple[str, ...]
-    why: str
-    found: Found = "measured"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Beside a claim in the JSON."""
-        return {"why": self.why, "found": self.found}
-
 
 @dataclass(frozen=True)
 class Request:
-    """What to check: seeds from `seed` on (None: as many as the paper's page says), some claims only, or all."""
+    """What to check: seeds from `seed` on (None: as many as the paper's page says), some claims only, or all.
+
+    `settings` are other values of constants than ours (settings.py); `carried` has those that something was run with.
+    """
 
     quick: bool = False
     seed: int = 0
@@ -73,6 +64,8 @@ class Request:
     workers: int | None = None
     on_progress: Progress | None = None
     on_compile: Callable[[str], None] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    carried: set[str] = field(default_factory=set, compare=False)
 
     def numbers(self, full: int, quick: int) -> list[int]:
         """The seeds: as many as asked for, else `quick` or `full` of them."""
@@ -171,24 +164,18 @@ class Reproduction:
     @property
     def sentence(self) -> str:
         """What came out, in one sentence; how many claims hold, of what has no headlines or none of them was run."""
-        from weft_evidence.headlines import headlines
-
         known = headlines(self.paper)
         return known.sentence(list(self.claims)) if known and self.headlines else f"{self.counts}."
 
     @property
     def headlines(self) -> list[Claim]:
         """What the paper puts first, in the order of headlines.toml."""
-        from weft_evidence.headlines import headlines
-
         known = headlines(self.paper)
         order = {words: i for i, words in enumerate(known.words.values())} if known else {}
         return sorted((c for c in self.claims if c.headline), key=lambda c: order.get(c.headline, 0))
 
     def with_causes(self) -> list[tuple[Claim, Cause | None]]:
         """All claims, those that fail with their cause."""
-        from weft_evidence.causes import cause_of
-
         return [(claim, cause_of(self.paper, claim)) for claim in self.claims]
 
     def to_dict(self) -> dict[str, Any]:
@@ -222,15 +209,17 @@ class Runs:
             stack: [flat_metrics(summary(run)) for run in group] for stack, group in self.by_stack.items()
         }
 
-    def values(self, stack: str, metric: str) -> list[float | None]:
+    def values(self, stack: str, metric: Metric) -> list[float | None]:
         """A metric at each seed."""
+        if not isinstance(metric, str):
+            return [metric(run) for run in self.by_stack[stack]]
         return [metrics[metric] for metrics in self._metrics[stack]]
 
-    def metric(self, stack: str, metric: str, factor: float = 1.0) -> Measured:
+    def metric(self, stack: str, metric: Metric, factor: float = 1.0) -> Measured:
         """A metric over seeds."""
         return Measured.over_seeds([None if v is None else v * factor for v in self.values(stack, metric)], least=0.0)
 
-    def ratio(self, stack: str, other: str, metric: str, of: Callable[[float], float] | None = None) -> Measured:
+    def ratio(self, stack: str, other: str, metric: Metric, of: Callable[[float], float] | None = None) -> Measured:
         """A metric of one stack over that of another at the same seed (or a function of that ratio)."""
         pairs = zip(self.values(stack, metric), self.values(other, metric), strict=True)
         ratios = [a / b if a is not None and b else None for a, b in pairs]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -32,11 +33,19 @@ class Stated:
     claims: tuple[str, ...] = ()  # names of the claims that judge it; * stands for anything
     tests: tuple[str, ...] = ()  # or what computes it in the project's tests, FILE::NAME
     needs: Needs | None = None
+    fitted: bool = False  # a constant was chosen on it, or the run was told
 
     @property
     def status(self) -> str:
-        """`judged`, `not run`, or `open`: it could be run, and nobody has."""
-        return "judged" if self.claims or self.tests else "not run" if self.needs else "open"
+        """`judged`, `fitted`, `not run`, or `open`: it could be run, and nobody has."""
+        if self.claims or self.tests:
+            return "judged"
+        return "fitted" if self.fitted else "not run" if self.needs else "open"
+
+    def state(self, recorded: Sequence[str] | None) -> str:
+        """The status where only recorded claims count (None: all do): `waits` if none that judges it is."""
+        waits = recorded is not None and self.claims and not (self.tests or self.judged_by(recorded))
+        return "waits" if waits else self.status
 
     def judged_by(self, known: Iterable[str]) -> list[str]:
         """The claims, of those known, that judge it."""
@@ -55,22 +64,26 @@ def stated(paper: str) -> tuple[Stated, ...]:
         Stated(
             row["id"], row["where"], row["what"], row["value"], tuple(row.get("claims", ())),
             tuple(row.get("tests", ())),
-            Needs(row["needs"]) if row.get("needs") else None,
+            Needs(row["needs"]) if row.get("needs") else None, row.get("fitted", False),
         )
         for row in found
     )  # fmt: skip
 
 
-def counted(paper: str) -> str:
-    """How much of what a paper states is judged, in a sentence."""
+def counted(paper: str, recorded: Sequence[str] | None = None) -> str:
+    """How much of what a paper states is judged, in a sentence; of claims only those that are recorded, if that is
+    known."""
     mine = stated(paper)
-    number = {status: sum(one.status == status for one in mine) for status in ("judged", "not run", "open")}
+    number = Counter(one.state(recorded) for one in mine)
+    waits = number["waits"]
     why = {needs: sum(one.status == "not run" and one.needs is needs for one in mine) for needs in Needs}
     reasons = ", ".join(
         f"{n} for {needs}" if needs is not Needs.UNPRINTED else f"{n} {needs}" for needs, n in why.items() if n
     )
+    fitted = f"{number['fitted']} fitted or told to the run, " if number["fitted"] else ""
     return (
         f"The paper states {len(mine)} numbers and orders, as listed by somebody who had not seen the claims: "
-        f"{number['judged']} are judged, {number['not run']} not run{f' ({reasons})' if reasons else ''}, "
-        f"{number['open']} open."
+        f"{number['judged']} are judged, {fitted}{number['not run']} not run{f' ({reasons})' if reasons else ''}, "
+        f"{number['open']} open"
+        f"{f', and of {waits} the claims are written and wait for their runs' if waits else ''}."
     )

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
-from weft_evidence.claims import Claim
+if TYPE_CHECKING:
+    from weft_evidence.claims import Claim
 
 COLUMNS = ("headline claim", "published", "here", "95 % interval", "verdict")
 
@@ -64,8 +66,8 @@ def cells(claim: Claim) -> tuple[str, ...]:
     unit = f" {claim.unit}" if claim.unit in ("%", "x", "ms") else ""
     return (
         claim.headline,
-        f"{_short(claim.published)}{unit}",
-        f"{_short(claim.measured)}{unit}",
+        "-" if claim.published is None else f"{_short(claim.published)}{unit}",
+        "-" if claim.measured is None else f"{_short(claim.measured)}{unit}",
         interval,
         claim.verdict,
     )

@@ -16,13 +16,15 @@ from weft.errors import near
 from weft_evidence import claims_of, papers
 from weft_evidence.checks import FEWEST_SEEDS, judge, verdict_of
 from weft_evidence.claims import Measured, Reproduction
+from weft_evidence.constants import ROOT as ROOT
+from weft_evidence.constants import cell, sentence
+from weft_evidence.constants import folder_of as folder_of
+from weft_evidence.constants import recorded as stable_rows
 from weft_evidence.coverage import counted
 from weft_evidence.headlines import cells, headlines
 
 if TYPE_CHECKING:
     from weft_evidence.claims import Claim
-
-ROOT = Path(__file__).resolve().parents[3]  # of a checkout
 
 
 def rounded(value: Any) -> Any:
@@ -35,11 +37,6 @@ def rounded(value: Any) -> Any:
 
 
 KEPT = ("id", "published", "measured", "ci95", "unit", "verdict", "holds", "released")
-
-
-def folder_of(paper: str) -> Path:
-    """Where the records of a paper's page lie."""
-    return ROOT / "docs" / "papers" / ("flow-scheduling" if paper == "flows" else paper)
 
 
 def recorded(paper: str) -> list[dict[str, Any]]:
@@ -77,20 +74,24 @@ def blocks(paper: str) -> dict[str, str]:
     causes = (
         {claim.headline: known.causes[claim.id] for claim in found.headlines} if (known := headlines(paper)) else {}
     )
+    stable = stable_rows(paper)
+    more = " stability |" * bool(stable)
     lines = [
-        "| headline claim | published | simulated | 95 % interval | verdict | cause |",
-        "|---|---:|---:|---|---|---|",
+        f"| headline claim | published | simulated | 95 % interval | verdict | cause |{more}",
+        f"|---|---:|---:|---|---|---|{'---|' * bool(more)}",
     ]
     for claim in found.headlines:
-        lines.append(
-            "| " + " | ".join((*cells(claim), "" if claim.verdict == "reproduced" else causes[claim.headline])) + " |"
-        )
+        cause = "" if claim.verdict == "reproduced" else causes[claim.headline]
+        row = (*cells(claim), cause, *([cell(claim, stable)] if stable else []))
+        lines.append(f"| {' | '.join(row)} |")
+    waiting = len(claims_of(paper)) - len(found.claims)
     return {
-        f"counts {paper}": f"{found.counts}.",
-        f"stated {paper}": counted(paper),
+        f"counts {paper}": f"{found.counts}{f'; {waiting} more wait for their runs' if waiting else ''}.",
+        f"stated {paper}": counted(paper, [row["id"] for row in recorded(paper)]),
         f"sentence {paper}": f"**{found.sentence}**",
         f"headlines {paper}": "\n".join(lines),
-        **({"loops": loops_table()} if paper == "cassini" else {}),
+        f"stability {paper}": sentence(paper),
+        **({"loops": loops_table(), "printed": printed_table()} if paper == "cassini" else {}),
     }
 
 
@@ -130,6 +131,19 @@ def loops_table() -> str:
             " / ".join(f"{row[key]:.3g}" for row in mine) for key in ("duty", "best_alone", "consensus", "unshifted")
         ]
         lines.append(f"| {jobs} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def printed_table() -> str:
+    """What CASSINI to the letter gains in Figure 13, beside what runs by default."""
+    rows = {row["id"]: row for row in recorded("cassini")}
+    lines = ["| gain in Figure 13 | mean | p99 | mean JCT | restarts |", "|---|---:|---:|---:|---:|"]
+    for planner in ("themis", "pollux"):
+        for words, part in ((f"{planner}+cassini", ""), (f"{planner}+cassini:printed", ".printed")):
+            cells = [rows[f"figure-13.{planner}.{key}{part}"] for key in ("mean", "p99", "jct")]
+            gains = [f"{c['measured']:.2f} [{c['ci95'][0]:.2f}, {c['ci95'][1]:.2f}]" for c in cells]
+            restarts = f"{rows[f'figure-13.{planner}.restarts{part}']['measured']:.1f}"
+            lines.append(f"| `{words}` | {' | '.join([*gains, restarts])} |")
     return "\n".join(lines)
 
 

@@ -17,6 +17,8 @@ from weft.results.pictures.style import DASHES, PALETTE, house_style, legend_bel
 from weft_evidence import title_of
 from weft_evidence.causes import why_claims_fail
 from weft_evidence.claims import Claim, Reproduction, Verdict
+from weft_evidence.constants import cell
+from weft_evidence.constants import recorded as stable_rows
 from weft_evidence.headlines import COLUMNS
 from weft_evidence.headlines import cells as headline_cells
 
@@ -174,8 +176,14 @@ def render(result: Reproduction, command: str = "") -> str:
     commands = "\n".join(dict.fromkeys(claim.command for claim in result.claims))
     head += verdict_card(result.sentence)
     if result.headlines:
-        first = [[escape(cell) for cell in headline_cells(claim)] for claim in result.headlines]
-        head += f'<section class="card">{plain_table(COLUMNS, first, "numbers")}</section><h2>All claims</h2>'
+        stable = stable_rows(result.paper)
+        more = ("stability",) if stable else ()
+        first = [
+            [escape(text) for text in (*headline_cells(claim), *(cell(claim, stable) for _ in more))]
+            for claim in result.headlines
+        ]
+        table = plain_table((*COLUMNS, *more), first, "numbers")
+        head += f'<section class="card">{table}</section><h2>All claims</h2>'
     body = (
         f'{head}<section class="card"><p>{escape(result.counts)}.</p>'
         f"{plain_table(_titles(result), rows, 'numbers')}</section>{whys}"

@@ -58,9 +58,12 @@ def test_one_claim_alone_moves_with_the_seed(at_seed_0: tuple[Reproduction, obje
 
 
 def test_every_claim_of_the_two_tables_has_the_number_of_the_authors_simulator_beside_it() -> None:
-    """As released and repaired; under SRSF(n) the two are the same. With 16 GB not every number was kept."""
+    """As released and repaired; under SRSF(n) the two are the same. With 16 GB not every number was kept, and Table III
+    is no result of a run."""
     told = {name: check.released for name, check in CLAIMS.items() if check.released is not None}
-    assert {name for name in told if name.startswith("table-")} == {n for n in CLAIMS if n.startswith("table-")}
+    assert {name for name in told if name.startswith("table-")} == {
+        n for n in CLAIMS if n.startswith(("table-iv.", "table-v."))
+    }
     assert {n for n in told if n.startswith("no-limit.")} == {n for n in CLAIMS if n.startswith("no-limit.")}
     assert set(RELEASED_16GB) == {name.removeprefix("16gb.") for name in told if name.startswith("16gb.")}
     assert len(told) == 7 * 4 + 17 + len(RELEASED_16GB) + 24
@@ -143,8 +146,9 @@ def test_section_i(jobs: str, seconds: float) -> None:
 
 
 def test_every_claim_needs_a_seed() -> None:
-    """So that `command` with another seed can move `measured`."""
-    assert all(check.stacks for check in CLAIMS.values())
+    """So that `command` with another seed can move `measured`; all but those that need no cluster."""
+    assert all(check.stacks for check in CLAIMS.values() if check.seeded)
+    assert {name.split(".")[0] for name, check in CLAIMS.items() if not check.seeded} == {"introduction", "table-iii"}
     assert {check.scenario for check in CLAIMS.values()} == {"", *(scenario for _, scenario, _ in MEMORY)}
 
 
@@ -163,7 +167,11 @@ def test_the_page_has_numbers_of_every_sweep_and_claim() -> None:
         assert {row["stack"] for row in rows} == set(SWEEPS[name].stacks)
         assert (folder / f"{name}.svg").is_file()
     published = {claim["id"]: claim["published"] for claim in json.loads((folder / "claims.json").read_text())}
-    assert published == pytest.approx({name: check.published for name, check in CLAIMS.items()}, rel=1e-4)
+    assert {name for name, number in published.items() if number is None} == {
+        name for name, check in CLAIMS.items() if check.published is None
+    }
+    given = {name: check.published for name, check in CLAIMS.items() if check.published is not None}
+    assert {name: published[name] for name in given} == pytest.approx(given, rel=1e-4)
 
 
 def test_sweeps_are_made_of_scenarios_that_run(tmp_path: Path) -> None:

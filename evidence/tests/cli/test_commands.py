@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from weft.cli.main import run
-from weft.network.analytical import MODERN, Analytical
+from weft.network.analytical import Analytical
+from weft.network.hierarchy import MODERN
 from weft.workload.profiles.layers import read_layers
 from weft.workload.zoo.build import read_model
 from weft_evidence.claims import Reproduction

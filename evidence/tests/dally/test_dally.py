@@ -82,7 +82,7 @@ def test_what_the_released_simulator_gives_is_set_beside_its_own_tiresias() -> N
     assert others == {
         "figure-13a.jct.over-gandiva.2-racks",
         "figure-7.order",
-        *(name for name in CLAIMS if name.startswith(("table-i.", "table-ii.", "table-iii."))),
+        *(n for n in CLAIMS if n.startswith(("table-i.", "table-ii.", "table-iii.")) and "table-i.order" not in n),
     }
     assert len(others) == 2 + 6 * 2 + 4 * 4 + 4 * 4
     assert CLAIMS["table-i.mobilenet-v3.network"].released == pytest.approx((19_620.0, 19_620.0))
@@ -129,13 +129,13 @@ def test_quick_claims_say_what_is_run() -> None:
 
 
 def test_the_page_has_a_number_of_every_claim() -> None:
-    """docs/papers/dally/claims.json was written with the claims as they are now."""
+    """docs/papers/dally/claims.json was written with the claims as they are now; what waits for runs is on the page."""
     page = Path(__file__).parents[3] / "docs" / "papers" / "dally.md"
     claims = json.loads((page.parent / "dally" / "claims.json").read_text(encoding="utf-8"))
     recorded = {claim["id"]: claim["published"] for claim in claims}
     published = {name: check.published for name, check in CLAIMS.items()}
-    assert recorded.keys() == published.keys()
-    for name, number in published.items():
+    assert recorded.keys() <= published.keys()
+    for name, number in ((name, published[name]) for name in recorded):
         assert recorded[name] == (None if number is None else pytest.approx(number, rel=1e-4)), name
 
 
@@ -155,8 +155,8 @@ def test_claims_without_runs(tmp_path: Path) -> None:
     names = tuple(name for name in CLAIMS if name.startswith(("table-i.", "figure-1.", "figure-6.")))
     found = reproduce("dally", Request(claims=names))
     assert [claim.id for claim in found.claims] == list(names)
-    assert len(names) == 14
-    assert claims_table(found).row_count == 14
+    assert len(names) == 16
+    assert claims_table(found).row_count == 16
     assert "Figure 6" in render(found)
     quick = reproduce("dally", Request(quick=True, claims=names))
     assert not any("instead of" in note for note in quick.notes)  # as many seeds as without --quick

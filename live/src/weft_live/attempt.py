@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.model.reason import Reason, because
-from weft_live import family, hearing, runner
+from weft_live import family, reports, runner
 from weft_live.description import Description
 from weft_live.unix import ask
 from weft_live.words import exited
@@ -86,8 +86,8 @@ class Attempt:
         file = self.folder / "spec.json"
         if not (self.folder / "begun").exists():
             new = file.with_suffix(".new")
+            new.touch(mode=0o600)  # an environment is in it: for the owner
             new.write_text(json.dumps(spec), encoding="utf-8")
-            new.chmod(0o600)
             new.replace(file)
         argv = [sys.executable, "-I", "-S", "-c", _RUN, str(Path(runner.__file__).parent), str(self.folder)]
         log = str(self.folder / "runner.log")
@@ -111,7 +111,7 @@ class Attempt:
         self._tell()
 
     def _tell(self) -> None:
-        """Tell the runner what it does not know yet; one that is not up, or busy, is told at the next look."""
+        """Tell the runner what it does not know yet; a runner that is busy or not up hears it at the next look."""
         for kind, message in list(self._untold.items()):
             try:
                 ask(self.folder / "c.sock", json.dumps(message).encode(), _ANSWER_S)
@@ -138,10 +138,10 @@ class Attempt:
             self._tell()
 
     def _exit(self) -> Ended | None:
-        exit_ = _read(self.folder / "exit")
-        if exit_ is None:
-            return None
-        return Ended(exit_["code"], exit_["terminated"], exit_["error"] or "")
+        match _read(self.folder / "exit"):
+            case {"code": int(code), "terminated": bool(terminated), "error": None | str() as error}:
+                return Ended(code, terminated, error or "")
+        return None
 
     def _lost(self) -> Ended | None:
         """An attempt whose runner is gone and left no exit code."""
@@ -157,7 +157,7 @@ class Attempt:
         return None
 
     def _bar(self) -> bool:
-        """Keep a runner that an earlier server started, and that is only slow, from taking it on; False if one has."""
+        """Keep a slow runner that an earlier server started from beginning this attempt; False if it has begun."""
         try:
             os.close(os.open(self.folder / "begun", os.O_CREAT | os.O_EXCL, 0o600))
         except OSError:
@@ -180,18 +180,17 @@ class Attempt:
         to, and by the process group that was written down, if it is still that one."""
         mark = f"WEFT_PROGRESS_SOCKET={self.folder.resolve() / 'p.sock'}".encode()
         left = [pid for pid, (_, state) in family.processes().items() if state not in "ZX" and _has(pid, mark)]
-        child = _read(self.folder / "child")
-        if child is not None and child["boot"] == family.boot_id():
-            start = family.started_at(child["group"])
-            if start in (0, child["start"]):  # 0: its first process is gone, and no other can have its group's number
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(child["group"], signal.SIGKILL)
+        match _read(self.folder / "child"):
+            case {"boot": boot, "group": int(group), "start": int(start)} if boot == family.boot_id() and group > 1:
+                if family.started_at(group) in (0, start):  # 0: its first is gone, and no other has its group's number
+                    with suppress(ProcessLookupError, PermissionError):
+                        os.killpg(group, signal.SIGKILL)
         for pid in left:
             family.kill(pid)
         return len(left)
 
     def _reap(self, wait: bool) -> bool:
-        """Let go of a runner that this process started and that has ended; True if it has."""
+        """Wait for a runner that this process started, if it has ended; True if it has."""
         if not self.pid:
             return True
         try:
@@ -225,7 +224,7 @@ def _first_bytes(path: Path) -> bytes:
     """As much of a file as a report may have: it is the job's own, and may be of any size or kind."""
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        return os.read(file, hearing.RECORD) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+        return os.read(file, reports.RECORD) if stat.S_ISREG(os.fstat(file).st_mode) else b""
     finally:
         os.close(file)
 
@@ -240,15 +239,16 @@ def _duration_s(text: bytes) -> float:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
+    """A file of the runner; None if it is not there, or is not what a runner writes: the job can reach it, too."""
     try:
-        value: dict[str, Any] = json.loads(path.read_bytes())
-    except FileNotFoundError:
+        value = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
-    return value
+    return value if isinstance(value, dict) else None
 
 
 def done(ended: Ended, progress: Progress, description: Description) -> bool:
-    """Whether the job is: code 0, unless it was told to stop, has saved its state and left politely."""
+    """Whether the job is done: code 0, unless it was told to stop, has saved its state and left politely."""
     if ended.code != 0 or ended.lost or ended.error:
         return False
     left_politely = ended.terminated and progress.reports > 0

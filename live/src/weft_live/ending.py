@@ -87,14 +87,26 @@ def judge(
     before, allowed = (faults.own, restarts) if own else (faults.others, OTHERS_FAULT)
     if before >= allowed:
         return Verdict(Becomes.OVER, because("live.failed", how=how, restarts=before), faults)
-    row = 1 if ran_s >= RAN_WELL_S else min(faults.row + 1, 30)
-    pause_s = min(PAUSE_S[0] * 2 ** (row - 1), PAUSE_S[1])
+    row = _row(faults, ran_s)
     if own:
         why = because("live.again", how=how, nth=before + 1, allowed=allowed, row=row)
-        return Verdict(Becomes.AGAIN, why, replace(faults, own=before + 1, row=row), pause_s)
-    return Verdict(
-        Becomes.AGAIN, because("live.anew", how=how, row=row), replace(faults, others=before + 1, row=row), pause_s
-    )
+        return Verdict(Becomes.AGAIN, why, replace(faults, own=before + 1, row=row), _pause_s(row))
+    why = because("live.anew", how=how, row=row)
+    return Verdict(Becomes.AGAIN, why, replace(faults, others=before + 1, row=row), _pause_s(row))
+
+
+def requeued(how: Why, faults: Faults, ran_s: float) -> Verdict:
+    """Somebody has requeued it, who need not be asked why; but who does so again and again waits longer each time."""
+    row = _row(faults, ran_s)
+    return Verdict(Becomes.AGAIN, how, replace(faults, row=row), _pause_s(row))
+
+
+def _row(faults: Faults, ran_s: float) -> int:
+    return 1 if ran_s >= RAN_WELL_S else min(faults.row + 1, 30)
+
+
+def _pause_s(row: int) -> float:
+    return min(PAUSE_S[0] * 2.0 ** (row - 1), PAUSE_S[1])
 
 
 def pausing(verdict: Verdict) -> Reason:

@@ -4,7 +4,7 @@ A claim is what a user says about the length of a job. What a user's earlier job
 corrects the next one. A job that has run longer than its claim is treated as if nothing
 had been claimed: it is taken to be as long as its time limit allows, so that it goes behind jobs whose claims hold. A
 job that never reports cannot be gated. A gate that was made for iterations of another length is made anew from those
-that were measured; until then, and where that is impossible, whatever applies the gate lets the job go (hearing.py).
+that were measured; until then, and where that is impossible, whatever applies the gate lets the job go (reports.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft.model.view import Estimate, Spread
 from weft.network.estimates import Estimates
 from weft_live.attempt import Progress
 from weft_live.description import Description
-from weft_live.hearing import RECENT, SEEN
+from weft_live.reports import RECENT, SEEN
 
 _RECENT = 15  # attempts of one kind that count
 
@@ -109,7 +109,7 @@ class Claims:
         return min(max(middle, 1.0), _MOST_TIMES)
 
     def corrected(self, said: Description, iteration_s: float, now: float) -> list[Learned]:
-        """How long a job that has just come is taken to be, if not as long as it says; its time limit is the most."""
+        """How long weft expects a new job to be, if not as long as it says; at most its time limit."""
         times, most = self.times(said.user), float(said.env.get("limit_s", _NO_LIMIT_S)) / iteration_s
         iterations = round(min(said.iterations * times, most))
         if iterations <= said.iterations:
@@ -143,8 +143,9 @@ class Doubts:
         self, job: Job, said: Description, progress: Progress, left: int, iteration_s: float, ran_s: float, now: float,
         slack_s: float = SLACK_S, gated_s: float = 0.0,
     ) -> list[Learned]:  # fmt: skip
-        """What is new. The job has run for `ran_s` seconds since it had `left` iterations to do, each of which should
-        take `iteration_s`; `gated_s` is what its profile says about one, if it has a gate (0: it has none)."""
+        """What has changed about a job that has run for `ran_s` seconds since it had `left` iterations to do, of
+        `iteration_s` each. `gated_s` is the length of an iteration by its profile, if it has a gate (0: it has
+        none)."""
         found = []
         if not self.silent and progress.reports == 0 and ran_s > slack_s / 2 + _SILENT * iteration_s:
             self.silent = True
@@ -171,7 +172,8 @@ class Doubts:
         return self._claim
 
     def _pace(self, job: Job, progress: Progress, gated_s: float, now: float) -> list[Learned]:
-        """Whether its iterations are not those that its gate was made for, so that another one would fit better."""
+        """Whether a job's iterations have another length than its gate was made for, so that a new gate would fit
+        better."""
         # A job that is let go because its gate does not fit the others' is still measured, or no gate ever would.
         self._profiled_s = gated_s or self._profiled_s
         known_s, own_s = self.iteration_s or self._profiled_s, progress.iteration_s

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from weft_live.family import be_subreaper, boot_id, children, family, kill, started_at
-    from weft_live.hearing import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
+    from weft_live.reports import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
 elif __package__:
     from weft_live.family import be_subreaper, boot_id, children, family, kill, started_at
-    from weft_live.hearing import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
+    from weft_live.reports import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
 else:  # they lie beside it
     from family import be_subreaper, boot_id, children, family, kill, started_at
-    from hearing import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
+    from reports import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
 
 
 def main(folder: str) -> int:
@@ -131,9 +131,10 @@ class Runner:
             os.dup2(output, 2)
             os.chdir(self.spec["cwd"])
             os.execvpe(argv[0], argv, {**self.spec["env"], **more})
-        except OSError as error:
-            where = self.spec["cwd"] if error.filename == self.spec["cwd"] else argv[0]
-            os.write(failed, f"cannot run {where}: {error.strerror}\n".encode())
+        except (OSError, ValueError) as error:  # a name or a value that no process can have
+            where = self.spec["cwd"] if getattr(error, "filename", None) == self.spec["cwd"] else argv[0]
+            words = f"cannot run {where}: {getattr(error, 'strerror', error)}\n"
+            os.write(failed, words.encode(errors="backslashreplace"))
         finally:
             os._exit(127)
 
@@ -269,7 +270,8 @@ def write(name: str, value: dict[str, Any]) -> None:
 
 
 def surely(name: str, value: dict[str, Any]) -> None:
-    """The same, and again until it is written: on a full disk the file comes late, and the lock says that we live."""
+    """Write a file, again and again until it is written: on a full disk the file comes late, and the lock shows that
+    the runner lives."""
     while True:
         try:
             write(name, value)

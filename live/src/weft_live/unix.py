@@ -21,7 +21,7 @@ def _address(path: Path) -> Iterator[str]:
 
 def bound(path: Path, kind: socket.SocketKind, callers: int = 0) -> socket.socket:
     """A non-blocking socket bound there for its owner alone; what an earlier process left in the place is removed. With
-    `callers` it listens before anybody can see it, so that whoever finds it is heard."""
+    `callers` the socket listens before its path appears, so that every caller is heard."""
     new = path.with_name(f"{path.name}.new")
     for left in (path, new):
         with suppress(FileNotFoundError):

@@ -16,8 +16,8 @@ from weft.core.world import World
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Submitted
 from weft.model.job import Job
-from weft.model.plan import Decision, Gate
-from weft.model.reason import Why, because
+from weft.model.plan import Decision, Gate, Hold, SetGate, Start, Stop
+from weft.model.reason import Why, because, speak
 from weft.model.view import Estimate, JobView, Spread
 from weft.network.estimates import Estimates
 from weft.policies.pace.base import Pace
@@ -26,6 +26,12 @@ from weft_live.clock import Clock
 from weft_live.description import Description
 from weft_live.ending import BOUNDS, Faults
 from weft_live.measured import Speeds
+
+
+def would(decision: Decision, where: str = "") -> str:
+    """What a dry run says of a decision; `where` a job would start."""
+    verb = {Start: "start", Stop: "stop", SetGate: "gate", Hold: "hold"}[type(decision)]
+    return f"would {verb} {decision.job}{f' on {where}' if where else ''}: {speak(decision.reason)}"
 
 
 class Closing(Exception):  # noqa: N818 - no error
@@ -84,7 +90,7 @@ class LiveWorld(World, Generic[Task]):
         return told
 
     def attempt(self, job_id: str, number: int) -> Attempt:
-        """The attempt of that number: its folder, where it reports, is all there is to it."""
+        """The attempt of that number, by its folder."""
         return Attempt(self.folder / "jobs" / job_id / str(number))
 
     def begin_with(self, down: Iterable[int]) -> None:
@@ -98,6 +104,10 @@ class LiveWorld(World, Generic[Task]):
     def _coming(self) -> list[Task]:
         """Jobs that have not arrived."""
         return [task for _, _, task in self._arrivals]
+
+    def _known(self, job_id: str) -> Task | None:
+        """A job that has not ended, arrived or not."""
+        return self.tasks.get(job_id) or next((task for task in self._coming() if task.job.id == job_id), None)
 
     def _next_arrival_s(self) -> float | None:
         return self._arrivals[0][0] if self._arrivals else None

@@ -35,7 +35,7 @@ WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
     "live.signal": "ended by {name}",
     "live.no-start": "{said}",
     "live.runner-killed": "its runner was killed",
-    "live.runner-late": "its runner did not come up",
+    "live.runner-late": "its runner did not start",
     "live.stopped": _with("stopped as asked"),
     "slurm.state": "{state}",
     "slurm.requeued": _slurm("requeued by Slurm"),
@@ -46,7 +46,7 @@ WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
     # what becomes of the job
     "live.again": "{how}; started again ({nth} of {allowed})",
     "live.anew": "{how}; placed anew",
-    "live.pause": "{how}; not before {seconds:g} s have passed",
+    "live.pause": "{how}; starts again after {seconds:g} s at the earliest",
     "live.failed": _after,
     "live.cancelled": _with("cancelled"),
     "live.cancelled-waiting": "cancelled while it waited",
@@ -58,7 +58,7 @@ WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
         + (f"{of['step']} of {of['of']} iterations" if of["step"] >= 0 else "nothing")
     ),
     "slurm.shrunk": lambda of: (
-        f"left to Slurm: nodes were taken from it, and it runs on, on {','.join(of['nodes'])}, until it ends"
+        f"left to Slurm: it has lost nodes, and goes on with {','.join(of['nodes'])} until it ends"
     ),
     "slurm.unasked": "ran to its end, though weft had not started it",
     "slurm.set-aside": "set aside after {starts} starts that Slurm refused: {how}",
@@ -83,12 +83,12 @@ WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
     "slurm.node-state": "{state}",
     "slurm.node-unknown": "not known to Slurm any more",
     "slurm.node-gpus": "has {gpus} GPUs now",
-    "slurm.stranger": lambda of: f"job {', '.join(of['jobs'])}, which weft did not start, has GPUs of it",
-    "live.node-was-down": "as it was",
+    "slurm.stranger": lambda of: f"job {', '.join(of['jobs'])}, which weft did not start, uses its GPUs",
+    "live.node-was-down": "unusable, as before",
     # what is learned
     "live.silent": "it reports no progress, so it is not shifted",
-    "live.outrun": "it has run longer than it claimed, and is taken to be as long as its time limit",
-    "live.claims": "its user's earlier jobs took {times:.3g} times as long as claimed: it has {iterations} iterations",
+    "live.outrun": "it has run longer than its user said, so weft expects it to use its whole time limit",
+    "live.claims": "its user's jobs took {times:.3g} times as long as claimed, so weft expects {iterations} iterations",
     "live.refit": "an iteration takes {takes_s:g} s, not the {known_s:.3g} s that its gate was made for",
     "slurm.no-priority": "Slurm's priorities do not count",
     "slurm.qos": "QOS {name}",

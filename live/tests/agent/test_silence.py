@@ -130,7 +130,7 @@ def test_another_secret_is_named_by_both_sides() -> None:
     service = _service("another", said)
     words = "has another secret; copy agents.secret from its folder to --dir"
     assert _called(service, "secret", "s0")[0] == [f"the server at {service.address} {words}"]
-    assert said == ["agents: somebody called with another secret (ipv4:127.0.0.1); an agent needs a copy of this one"]
+    assert said == ["agents: one called with another secret (ipv4:127.0.0.1); it needs a copy of this server's"]
     service.close()
 
 
@@ -215,7 +215,7 @@ def test_a_job_is_not_said_to_be_paced_where_no_agent_is(tmp_path: Path) -> None
         wait(lambda: there.service.hosts == {"s0", "s1"})
         assert look(151.0, 190.0) == [f"a: its TCP sockets are paced on 2 servers; {rest}"]
         jobs["b"] = Placed((1, 3), 1, owner=(-1, ""))
-        words = "b: nobody knows whose it is, so no process is taken for its own, and none is paced"
+        words = "b: weft does not know its user, so agents take no process for its own and pace none"
         assert look(191.0, 192.0) == [words]
         second.close()
         wait(lambda: there.service.hosts == {"s0"})

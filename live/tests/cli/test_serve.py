@@ -176,6 +176,16 @@ def test_what_goes_wrong_is_one_line(args: list[str], line: str, folder: Path, c
     assert err.count("\n") == 1
 
 
+def test_a_folder_that_has_been_removed_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert run(["submit", "--dir", str(tmp_path), "--", "true"]) == 2
+    assert "has been removed" in capsys.readouterr().err
+
+
 @pytest.mark.long
 def test_a_scenario_gives_cluster_and_stack(folder: Path, launch: Launch, tmp_path: Path) -> None:
     scenario = tmp_path / "s.toml"

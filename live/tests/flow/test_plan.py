@@ -1,7 +1,10 @@
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from testkit.draws import examples
 from weft.policies.pace.flow import FlowRule
@@ -53,3 +56,45 @@ def test_the_kernel_plans_the_same(k: int, data: st.DataObject) -> None:
     assert all(0.0 <= r <= f for r, f in zip(mine, free, strict=True))
     fits = sum(free) >= left * ENOUGH
     assert sum(mine) == pytest.approx(min(left, sum(free)) if fits else sum(free))
+
+
+@given(st.integers(1, 5), st.data())
+@settings(max_examples=examples(50), deadline=None)
+def test_for_each_deadline_the_greedy_schedule_is_the_cheapest(k: int, data: st.DataObject) -> None:
+    """Section IV-B, on one link, whose price grows with its load: a linear program over the slots of each deadline."""
+    columns = st.lists(RATES, min_size=k, max_size=k)
+    free, load = data.draw(columns), data.draw(columns)
+    left = data.draw(st.floats(0.0, 1.0)) * sum(free)
+    prices = [each / 100 for each in load]
+    mine = plan(left, free, load, prices)
+    costs = []
+    for deadline in range(1, k + 1):
+        bounds = [(0.0, rate) for rate in free[:deadline]]
+        best = linprog(prices[:deadline], A_eq=np.ones((1, deadline)), b_eq=[left], bounds=bounds)
+        if best.success:
+            costs.append(deadline + best.fun)
+    used = max((t + 1 for t, rate in enumerate(mine) if rate > 0.0), default=1)
+    assert used + np.dot(mine, prices) <= min(costs, default=float("inf")) + 1e-6
+
+
+class Counting(list[float]):
+    """A list that knows how often it was read."""
+
+    reads = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.reads += 1
+        return super().__getitem__(index)
+
+
+def test_planning_costs_no_more_than_the_paper_says() -> None:
+    """Section IV-C: O(T^2 log T) over T slots, where every deadline is tried and every slot is sorted in; what
+    Algorithm 2 adds knows no slots."""
+    reads = []
+    for slots in (16, 32, 64, 128):
+        load = Counting(float(slots - t) for t in range(slots))  # each new slot goes in front of all others
+        free, prices = Counting([1.0] * slots), Counting([2.0 * slots] * slots)  # so dear that no deadline ends it
+        plan(1.0, free, load, prices)
+        reads.append((load.reads + free.reads + prices.reads) / (slots**2 * np.log2(slots)))
+    assert reads == sorted(reads, reverse=True)
+    assert reads[0] < 2.0

@@ -46,3 +46,15 @@ def test_the_load_is_the_sum_of_the_latest_schedules(steps: list[object]) -> Non
             )
     expected = [sum(held.get(now + t, 0.0) for held in latest.values()) for t in range(5)]
     assert table.load(0) == expected
+
+
+def test_the_table_grows_with_links_alone() -> None:
+    """Section VI-G: linear in attached servers, whatever is posted on them; an answer has K numbers."""
+    sizes = []
+    for servers in (6, 12, 24):
+        table = SwitchTable(range(servers), slots=10)
+        for flow in range(3 * servers):
+            table.post(flow, flow % servers, 0, [1.0] * 10)
+        sizes.append(table._load.size)
+        assert {len(table.load(link)) for link in range(servers)} == {10}
+    assert sizes == [60, 120, 240]

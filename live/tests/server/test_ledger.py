@@ -1,4 +1,5 @@
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from weft.errors import InputError
 from weft.model.reason import code_of, speak
 from weft_live.ending import Faults
 from weft_live.server.ledger import FILE, EventRow, Ledger
+from weft_live.server.older import from_sentences
 
 _SAID = (
     "exited with code 1; started again (1 of 3)", "stopped as asked; exited with code 0", "node fail; placed anew",
@@ -90,4 +92,64 @@ def test_a_ledger_says_whether_it_is_sound(older: Path, tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in ledger.check()] == ["events", "jobs"]
     ledger._db.execute("DROP TABLE decisions")
     assert ledger.check()[0].startswith("cannot be read")
+    ledger.close()
+
+
+def half_made(older: Path) -> None:
+    """A server died before its ledger had anything in it; on a full disk it may stay so."""
+    (older / FILE).write_bytes(b"")
+
+
+def without_a_version(older: Path) -> None:
+    """It died a moment later."""
+    Ledger(older)._db.execute("DELETE FROM meta")
+
+
+@pytest.mark.parametrize("made", [half_made, without_a_version])
+def test_a_ledger_that_was_never_begun_is_begun(made: Callable[[Path], None], tmp_path: Path) -> None:
+    made(tmp_path)
+    reader = Ledger(tmp_path, read_only=True)
+    assert reader.jobs() == []
+    reader.close()
+    ledger = Ledger(tmp_path)
+    assert ledger.meta("version") == 3
+    assert ledger.check() == []
+    ledger.close()
+
+
+def test_an_older_one_that_was_taken_over_when_its_server_died_is_not_taken_over_again(older: Path) -> None:
+    """The tables and their version change together."""
+    db = sqlite3.connect(older / FILE, isolation_level=None)
+    from_sentences(db, 3)
+    db.close()
+    ledger = Ledger(older)
+    assert code_of(ledger.events("a")[0].why) == "live.again"
+    ledger.close()
+
+
+@pytest.mark.parametrize("question", ["UPDATE core SET state = '{'", "UPDATE jobs SET description = '{'"])
+def test_a_damaged_ledger_is_no_bug(question: str, older: Path) -> None:
+    """A disk may lose anything: whoever reads is told so."""
+    ledger = Ledger(older)
+    ledger._db.execute('INSERT INTO core VALUES (1, 0, \'{"table": {"jobs": []}}\')')
+    ledger._db.execute(question)
+    with pytest.raises(InputError, match="cannot be read"):
+        (ledger.core(), ledger.jobs())
+    ledger.close()
+
+
+def test_a_ledger_with_broken_pages_is_no_bug(older: Path) -> None:
+    ledger = Ledger(older)
+    ledger._db.executemany(
+        "INSERT INTO events (time_s, job, kind, reason) VALUES (1, 'a', 'x', ?)", [("y" * 999,)] * 99
+    )
+    ledger.close()
+    with open(older / FILE, "r+b") as file:
+        file.seek(3 * 4096)
+        file.write(b"\xee" * 20 * 4096)
+    ledger = Ledger(older)
+    with pytest.raises(InputError, match="cannot be read"):
+        (ledger.events("a"), ledger.jobs())
+    with pytest.raises(InputError, match="cannot be read"), ledger.together():
+        ledger._db.execute("UPDATE events SET reason = 'z'")
     ledger.close()

@@ -7,6 +7,16 @@ from weft_live.server.listing import write_trace
 from weft_live.server.snapshot import Changes
 
 
+def test_a_trace_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """Where others may write, one of them could have weft, which may be root, overwrite any file."""
+    victim = tmp_path / "victim"
+    victim.write_text("theirs")
+    (tmp_path / ".trace.csv.new").symlink_to(victim)
+    write_trace(Ledger(None), tmp_path / "trace.csv")
+    assert victim.read_text() == "theirs"
+    assert (tmp_path / "trace.csv").read_text().startswith("job_id,")
+
+
 def test_every_job_that_ran_is_in_the_trace(tmp_path: Path) -> None:
     """Also one that was over before anybody looked; not one that was cancelled while it waited, or that goes on."""
     ledger = Ledger(None)

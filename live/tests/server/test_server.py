@@ -3,6 +3,7 @@ import os
 import select
 import signal
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,46 @@ def test_waiting_jobs_are_explained(tmp_path: Path) -> None:
             explain_live(folder, serving.ledger, "nobody")
         with pytest.raises(InputError, match="no job first that has not ended"):
             serving.cancel("first")
+
+
+def test_a_link_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    """They could let it lead elsewhere once it has been looked at."""
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to("real")
+    with server(tmp_path / "link"):
+        pass
+    try:
+        os.lchown(tmp_path / "link", 65534, -1)
+    except PermissionError:
+        pytest.skip("needs root")
+    for name in ("link", "link/below"):
+        with pytest.raises(InputError, match="link of somebody else"):
+            server(tmp_path / name)
+
+
+def test_who_sets_the_clock_ahead_loses_no_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of ended attempts are removed after thirty days: by a clock that nobody can set, too."""
+    with server(tmp_path / "run") as first:
+        first.submit(said("a", ["true"]))
+        serve_until(first, all_ended(first))
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 40 * 86400.0)
+    with server(tmp_path / "run") as second:
+        second.run(second.world.now() + 0.2)
+    assert (tmp_path / "run" / "jobs" / "a" / "1" / "output").exists()
+
+
+def test_a_request_that_is_too_long_is_refused_in_words(tmp_path: Path) -> None:
+    with server(tmp_path / "run"), pytest.raises(InputError, match="4 MiB"):
+        call(tmp_path / "run", {"do": "submit", "job": said("a", ["true"], env={"A": "x" * (5 << 20)})})
+
+
+def test_a_token_that_is_damaged_is_made_anew(tmp_path: Path) -> None:
+    with server(tmp_path / "run"):
+        pass
+    (tmp_path / "run" / "token").write_bytes(b"\xff" * 64)
+    with server(tmp_path / "run"):
+        assert (tmp_path / "run" / "token").read_text().isalnum()
 
 
 def test_a_request_of_nonsense_does_not_end_the_server(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from testkit.sandbox import Sandbox, free_ports
 
 _DBD = """\
@@ -58,7 +60,10 @@ class Accounted(Sandbox):
             file.write_text(_DBD.format(folder=self.folder, port=self._dbd_port, database=self._database_port))
             file.chmod(0o600)
             self._spawn("slurmdbd", ["slurmdbd", "-D"])
-            self.wait(lambda: self.tells("sacctmgr", "-i", "add", "cluster", "weft"))
+            daemon, log = self._daemons["slurmdbd"], self.folder / "log" / "slurmdbd.log"
+            self.wait(lambda: self.tells("sacctmgr", "-i", "add", "cluster", "weft") or daemon.poll() is not None)
+            if daemon.poll() is not None and "mysql_query failed: 5027" in log.read_text():
+                pytest.skip("this slurmdbd ends with error 5027 of this MariaDB's client library")
         super().start_controller(fresh=fresh)
 
     def __exit__(self, *_: object) -> None:
@@ -89,7 +94,10 @@ class Accounted(Sandbox):
         where = [f"--datadir={data}", f"--socket={socket}", f"--port={self._database_port}"]
         loopback = ["--bind-address=127.0.0.1", "--skip-name-resolve", "--user=root"]
         small = ["--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=0"]
-        self._spawn("mariadbd", ["mariadbd", "--no-defaults", *where, *loopback, *small, f"--init-file={words}"])
+        older = ["--loose-innodb-snapshot-isolation=OFF"]  # what slurmdbd counts on; older databases know nothing else
+        self._spawn(
+            "mariadbd", ["mariadbd", "--no-defaults", *where, *loopback, *small, *older, f"--init-file={words}"]
+        )
         self.wait(socket.exists)
 
 

@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,20 @@ def fork_server(serving: Serving, stack: str, arrange: Callable[[Server], None] 
         finally:
             os._exit(1)
     return child
+
+
+def wait_until_saved(box: Sandbox, job: str) -> None:
+    """Until the controller has written its state twice after a change of this job, which must not have ended: what it
+    writes next it may have collected before. (Another nice would release a held job: Slurm gives it a priority then.)
+    """
+    file = box.folder / "state" / "job_state"
+
+    def written(since: float) -> bool:
+        with suppress(FileNotFoundError):  # never written yet, or just being replaced
+            return file.stat().st_mtime > since
+        return False
+
+    for n in range(2):
+        began = time.time()
+        box.run("scontrol", "update", f"JobId={job}", f"JobName=saved{n}")
+        box.wait(lambda: written(began))  # noqa: B023

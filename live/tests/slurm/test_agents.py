@@ -255,7 +255,7 @@ def test_a_relay_holds_a_job_inside_its_iteration(tmp_path: Path, monkeypatch: p
     """`weft run` has a DDP script ask before its first bucket: the gate is later by what comes before that."""
     module = installed(tmp_path / "etc")
     clock = SimpleNamespace(monotonic=lambda: 10.0, time=lambda: 2000.0)
-    monkeypatch.setitem(module.answer.__globals__, "time", clock)  # those of hearing.py, which lies beside it
+    monkeypatch.setitem(module.answer.__globals__, "time", clock)  # those of reports.py, which lies beside it
     relay = module.Relay(str(tmp_path / "r.sock"), str(tmp_path), os.getpid())
     write_gate(tmp_path, (2000.5, 100.0, 0.05, 0.3))
     for said, at in (({"step": 1}, 10.5), ({"step": 2, "inside": True}, 10.8)):

@@ -24,12 +24,12 @@ from weft.stacks import resolve
 from weft.testing import toy_cluster
 from weft_live.attempt import Attempt
 from weft_live.clock import Clock
-from weft_live.hearing import RECORD, Record
+from weft_live.reports import RECORD, Record
 from weft_live.runner import Runner
 from weft_live.server.ledger import Ledger
 from weft_live.server.profiles import Profiles, Reading
+from weft_live.slurm.client import Snapshot
 from weft_live.slurm.commands import Slurm, Unreachable
-from weft_live.slurm.hands import Snapshot
 from weft_live.slurm.intake import Intake
 from weft_live.slurm.records import read_jobs, read_nodes
 from weft_live.slurm.request import describe
@@ -121,7 +121,7 @@ def test_comments() -> None:
 
 
 def installed(folder: Path) -> Any:
-    """relay.py as it is installed, with hearing.py beside it."""
+    """relay.py as it is installed, with reports.py beside it."""
     write_files(folder)
     spec = importlib.util.spec_from_file_location("relay", folder / "relay.py")
     assert spec is not None

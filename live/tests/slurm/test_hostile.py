@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 import time
@@ -11,10 +12,11 @@ from live.tests.slurm.conftest import OtherUser
 from live.tests.slurm.serving import Serving, ended, running, serve_until, state
 from testkit.sandbox import Sandbox
 from weft.errors import InputError
-from weft.model.reason import speak
+from weft.model.reason import code_of, speak
 from weft.stacks import resolve
 from weft_live.server.listing import queue
 from weft_live.server.server import Server
+from weft_live.slurm.commands import Slurm
 from weft_live.slurm.engine import SlurmEngine
 
 pytestmark = pytest.mark.engine
@@ -49,6 +51,57 @@ def test_a_progress_file_of_eight_gigabytes_is_not_read(serving: Serving, user: 
     assert server.world.iterations_done(job) >= 0
     server.run(server.world.now() + 0.5)
     assert own_s() - began < 2.0
+
+
+def test_the_name_in_a_profile_does_not_reach_the_terminal_of_who_runs_weft(serving: Serving, user: OtherUser) -> None:
+    """A file with control characters for a name, and a job that cannot be planned: both are told without them."""
+    file = user.work / "odd.json"
+    head = {"format": "weft-profile", "version": 1, "kind": "graph", "name": "\033]0;mine\007", "workers": 1}
+    file.write_text(json.dumps({**head, "tasks": [{"name": "a", "type": "compute", "seconds": 1e308}]}))
+    serving.profiles = [user.work]
+    server = serving.start()
+    job = user.sbatch("--gpus=1", f"--comment=weft: model={file} iterations=3")
+    serve_until(server, lambda: any("no amount that can be planned" in line for line in serving.said))
+    told = [row["reason"] for row in queue(serving.folder, server.ledger) if row["job"] == job]
+    assert told
+    assert all(line.isprintable() for line in (*told, *serving.said))
+
+
+def test_what_an_operator_has_set_for_themselves_hides_nothing(
+    box: Sandbox, user: OtherUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables that change what squeue lists and scancel cancels, and how times are written: a controller that was
+    just started would count as an old one, whose nodes run nothing that it has forgotten."""
+    for name, value in (
+        ("SQUEUE_USERS", "root"), ("SQUEUE_PARTITION", "none"), ("SCANCEL_NAME", "none"), ("SCANCEL_USER", "root"),
+        ("SINFO_PARTITION", "none"), ("SLURM_TIME_FORMAT", "relative"), ("SLURM_CLUSTERS", "other"),
+    ):  # fmt: skip
+        monkeypatch.setenv(name, value)
+    slurm = Slurm(str(box.conf))
+    job = box.sbatch("--gpus=1", wrap="true")
+    assert slurm.up_s(0.0) < 86400.0
+    slurm.cancel([job])
+    box.wait(lambda: state(box, job).startswith("CANCELLED"))
+
+
+@pytest.mark.long
+def test_a_user_who_requeues_a_job_again_and_again_waits_longer_each_time(
+    serving: Serving, box: Sandbox, user: OtherUser
+) -> None:
+    """Each start makes a folder in --shared that is root's. It has not failed, and runs to its end in the end."""
+    server = serving.start()
+    job = user.sbatch("--gpus=1", script=f"until [ -e {user.work}/go ]; do sleep 0.1; done")
+    for _ in range(4):
+        serve_until(server, running(server, job))
+        assert user.run("scontrol", "requeue", job).returncode == 0
+        starts = server.ledger.starts(job)
+        serve_until(server, lambda: not running(server, job)())
+        serve_until(server, lambda: server.ledger.starts(job) > starts)  # noqa: B023
+    (user.work / "go").touch()
+    serve_until(server, ended(server, job))
+    pauses = [e.why["seconds"] for e in server.ledger.events(job) if code_of(e.why) == "live.pause"]
+    assert pauses == [1.0, 2.0, 4.0, 8.0]
+    assert serving.statuses() == {job: "finished"}
 
 
 def test_what_weft_holds_stays_as_weft_planned_it(box: Sandbox, user: OtherUser) -> None:
@@ -113,7 +166,7 @@ def test_users_hold_and_release_what_is_theirs(serving: Serving, box: Sandbox, u
     """--hold is kept until the user releases the job; a job without GPUs is none of weft's; a job that waits under weft
     can be held and released; requeuehold keeps a job back until it is released."""
     cpu = user.sbatch("--hold", script="sleep 0.1")
-    held = user.sbatch("--hold", "--gpus=1", script="sleep 0.1")
+    held = user.sbatch("--hold", "--gpus=1", "--comment=my-weft-hold", script="sleep 0.1")
     server = serving.start()
     big = user.sbatch("--gpus=128", script="sleep 600")
     serve_until(server, running(server, big))
@@ -130,7 +183,8 @@ def test_users_hold_and_release_what_is_theirs(serving: Serving, box: Sandbox, u
     for job in (held, waits):
         assert user.run("scontrol", "release", job).returncode == 0
     serve_until(server, ended(server, held, waits))
-    assert user.run("scontrol", "release", big).returncode == 0
+    # Slurm refuses this with an "Unspecified error" as long as the node still ends the first attempt.
+    serve_until(server, lambda: user.run("scontrol", "release", big).returncode == 0)
     serve_until(server, lambda: server.ledger.starts(big) == 2 and running(server, big)())
 
 

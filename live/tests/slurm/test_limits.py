@@ -6,7 +6,7 @@ import pytest
 
 from live.tests.slurm.serving import Serving, ended, running, serve_until, state
 from testkit.sandbox import Sandbox
-from weft.model.reason import speak
+from weft.model.reason import code_of, speak
 from weft_live.server.listing import explain_live, queue
 
 pytestmark = pytest.mark.engine
@@ -106,7 +106,7 @@ def test_a_job_that_slurm_passes_over_without_a_word_is_taken_back_soon(serving:
     server = serving.start()
     job = serving.sbatch(8, "sleep 0.2", "--ntasks=4", "--cpus-per-task=32")
     serve_until(server, lambda: bool(job in server.core.table.jobs and server.core.table.jobs[job].barred))
-    assert "Slurm does not start it" in server.core.table.jobs[job].barred
+    assert code_of(server.core.table.jobs[job].barred) == "slurm.not-started"
 
 
 @pytest.mark.long

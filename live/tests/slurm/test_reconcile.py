@@ -96,7 +96,7 @@ EVERY: dict[type[State], tuple[tuple[str, tuple[What, ...], str, Do], ...]] = {
     GivesUp: (("Over", (What.STARTED, What.FINISHED), "live.exit", N), ("Runs", (What.STARTED,), "", N),
               ("Waits", (What.FAILED,), "text", N), ("GivesUp", (), "", H)),
     Runs: (("Over", (What.FINISHED,), "live.exit", N), ("Runs", (), "", N),
-           ("Waits", (What.STOPPED,), "slurm.requeued", N), ("Ends", (), "", H)),
+           ("Ends", (), "", N), ("Ends", (), "", H)),
     Ends: (("Over", (What.FINISHED,), "live.exit", N), ("Ends", (), "", N),
            ("Pauses", (What.STOPPED,), "live.again", N), ("Ends", (), "", H)),
     Stops: (("Over", (What.FINISHED,), "live.exit", N), ("Stops", (), "", R),
@@ -286,10 +286,26 @@ def test_a_run_that_the_controller_forgot_is_not_started_beside_its_own_processe
         assert seen(made, record)[:2] == ("Waits", (What.STOPPED,))
         assert made.state == Waits(10.0, 10.0 + FORGET_S)
     made = task(STATES[Runs])
+    assert seen(made, replace(same, restarts=3)) == ("Ends", (), "", N)
     assert seen(made, replace(same, restarts=3))[1:3] == ((What.STOPPED, What.HELD), "slurm.requeued-by-others")
-    assert made.state == Waits(10.0, 10.0 + AGAIN_S)
+    assert made.state == Pauses(10.0, 10.0 + AGAIN_S, 11.0, 11.0)
     waits = task(replace(SENT, ready_s=20.0))
     assert [seen(waits, PINNED, now)[3] for now in (19.9, 20.0)] == [Do.NOTHING, Do.RELEASE]
+
+
+def test_who_requeues_a_job_again_and_again_waits_longer_each_time() -> None:
+    """Each start makes a folder in --shared; after ten minutes' work a requeue is like the first one. Nothing else is
+    counted: the job has not failed."""
+    made, now, paused = task(STATES[Runs]), 10.0, []
+    for ran_s in (*[1.0] * 12, 700.0):
+        now += 1000.0
+        made.state = Runs(AT, now - ran_s)
+        assert seen(made, RELEASED, now) == ("Ends", (), "", Do.HOLD)
+        made.faults = made.state.verdict.faults  # type: ignore[attr-defined]
+        assert seen(made, PINNED, now)[:3] == ("Pauses", (What.STOPPED,), "slurm.requeued")
+        paused.append(made.state.until_s - now)  # type: ignore[attr-defined]
+    assert paused == [*(2.0**n for n in range(10)), 600.0, 600.0, 1.0]
+    assert (made.faults.own, made.faults.others) == (0, 0)
 
 
 def test_a_release_that_the_controller_forgot_is_not_repeated_at_once() -> None:

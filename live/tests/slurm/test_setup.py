@@ -12,7 +12,7 @@ import pytest
 from live.tests.slurm.serving import Serving, ended, environment, serve_until
 from testkit.sandbox import Sandbox
 from weft.errors import InputError
-from weft_live.slurm.notes import refuse_folder, refuse_hook
+from weft_live.slurm.notes import no_hook, refuse_folder, refuse_hook
 from weft_live.slurm.setup import hook, instructions, write_files
 
 
@@ -22,7 +22,7 @@ def test_the_files_are_written_and_explained(tmp_path: Path) -> None:
         "job_submit.lua",
         "weft-task-prolog",
         "relay.py",
-        "hearing.py",
+        "reports.py",
         "weft.service",
         "weft-agent.service",
     }
@@ -61,6 +61,24 @@ def test_a_hook_of_another_version_is_refused(tmp_path: Path) -> None:
             refuse_hook(config)
 
 
+def test_a_hook_that_holds_the_jobs_of_other_partitions_is_refused(tmp_path: Path) -> None:
+    """Those of the others would start by themselves."""
+    config = {"SLURM_CONF": str(tmp_path / "slurm.conf")}
+    (tmp_path / "job_submit.lua").write_text(hook(["a", "b"], owners=[os.geteuid()]))
+    refuse_hook(config, frozenset("a"))
+    refuse_hook(config, frozenset("ab"))
+    for served in ("", "c", "ac"):
+        with pytest.raises(InputError, match="--partition a,b"):
+            refuse_hook(config, frozenset(served))
+
+
+@pytest.mark.parametrize(
+    ("plugins", "missing"), [("lua", False), ("throttle,lua", False), ("job_submit/lua", False), ("(null)", True)]
+)
+def test_a_slurm_that_does_not_ask_the_hook_is_noticed(plugins: str, missing: bool) -> None:
+    assert bool(no_hook({"JobSubmitPlugins": plugins})) is missing
+
+
 def test_a_folder_with_blanks_does_not_break_the_prolog(tmp_path: Path) -> None:
     folder = tmp_path / "it's weft; here"
     write_files(folder)
@@ -95,7 +113,7 @@ def test_the_hook_holds_batch_jobs_with_gpus_and_nothing_else(box: Sandbox, tmp_
     assert "runs batch jobs: use sbatch" in refused(box, "srun", "--gpus=1", "true")
     told = refused(box, "sbatch", "--gpus=1", "--comment=weft: colour=red", "--wrap", "true")
     assert "weft does not know 'colour'; a description has the words: model, iterations" in told
-    for option in ("--nodelist=n1", "--exclude=n1"):
+    for option in ("--nodelist=n1", "--exclude=n1", "--switches=1", "--contiguous"):
         told = refused(box, "sbatch", "--gpus=1", option, "--wrap", "true")
         assert f"weft chooses the nodes of this job: submit it without {option.partition('=')[0]}" in told
         box.run("sbatch", "--output=/dev/null", option, "--wrap", "true")

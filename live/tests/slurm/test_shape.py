@@ -32,12 +32,16 @@ def test_what_a_request_says_about_its_shape(asked: dict[str, int], gpus: int, e
         ({"node_count": 2, "tasks": 1, "cpus_per_task": 8}, 1),
         ({"node_count": 3, "tasks": 4, "cpus_per_task": 8, "nodes_at_least": 2, "nodes_at_most": 4}, 2),
         ({"node_count": 2, "tasks": 40, "cpus_per_task": 2}, 2),  # they do not fit on one
+        ({"node_count": 1, "tasks": 40, "cpus_per_task": 2}, 2),  # 24.11 guesses one all the same
+        ({"node_count": 1, "tasks": 4, "cpus_per_task": 40, "nodes_at_most": 8}, 4),  # one task fits on a node
+        ({"node_count": 1, "tasks": 4, "cpus_per_task": 40, "nodes_at_most": 2}, 2),  # Slurm will refuse it
+        ({"node_count": 1, "tasks": 1, "cpus_per_task": 100}, 1),  # this, too
         ({"node_count": 2, "tasks": 4, "cpus_per_task": 2, "tasks_per_node": 2}, 2),
         ({"node_count": 2, "tasks": 128}, 2),
         ({"node_count": 2, "tasks": 1, "cpus_per_task": 8, "nodes_at_least": 0}, 2),  # a version that does not say
     ],
 )
-def test_a_guess_of_slurm_gives_no_job_more_nodes(asked: dict[str, int], nodes: int) -> None:
+def test_a_job_has_the_fewest_nodes_that_its_tasks_fit_on(asked: dict[str, int], nodes: int) -> None:
     made = Record("17", "17", "PENDING", False, True, gpus_per_node=2, **{"nodes_at_least": 1, **asked})  # type: ignore[arg-type]
     assert on_fewest_nodes(made, [Node("n1", True, 8, cpus=64), Node("n2", True, 8, cpus=32)]).gpus == 2 * nodes
 

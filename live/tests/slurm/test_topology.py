@@ -1,14 +1,17 @@
+import re
 from pathlib import Path
 
 import pytest
 
 from live.tests.slurm.serving import Serving
-from testkit.sandbox import Sandbox
+from testkit.engines import missing_engine
+from testkit.sandbox import Sandbox, missing, release
 from weft.errors import InputError
 from weft.model.reason import because
 from weft.network.topologies import Machine, leaf_spine
 from weft.network.topologies.files import parse_slurm_topology, read_topology
 from weft_live.slurm.commands import Slurm
+from weft_live.slurm.engine import SlurmEngine
 from weft_live.slurm.records import Node, Record
 from weft_live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, refuse_plugin, topology_conf, unusable
 
@@ -170,13 +173,91 @@ def test_a_real_slurm(serving: Serving, box: Sandbox) -> None:
         gpu_nodes(box.slurm, frozenset({"nosuch"}))
     noted: list[str] = []
     newer = Slurm(str(box.conf))
-    newer.topology = lambda: NEWER_TREE  # type: ignore[method-assign]
+    newer.topology = lambda name="": NEWER_TREE  # type: ignore[method-assign]
     cluster = read_cluster(newer, frozenset(), Machine(nic_gbps=25.0), say=noted.append)
-    assert noted == ["note: Slurm gives no link speeds; 25 Gbit/s to each node is assumed (--scenario)"]
+    assert noted == ["note: Slurm gives no link speeds; weft assumes 25 Gbit/s to each node"]
     assert {link.bytes_per_s for link in cluster.topology.links if link.tier == "nic"} == {25e9 / 8}
-    newer.partitions = lambda: "PartitionName=train AllowGroups=ALL Topology=blocks State=UP\n"  # type: ignore[method-assign]
-    with pytest.raises(InputError, match=r"partition train has a topology of its own \(blocks\)"):
-        read_cluster(newer, frozenset())
+
+
+class OtherTopology(Sandbox):
+    """Four nodes with another topology: a topology.yaml, or a plugin with its topology.conf."""
+
+    def __init__(self, folder: Path, more: str, file: str, text: str) -> None:
+        self._file, self._text = file, text
+        super().__init__(folder, 4, prolog=False, more=more)
+
+    def _write(self) -> None:
+        super()._write()
+        (self.conf.parent / self._file).write_text(self._text)
+
+
+PLUGINS = [
+    ("none", "", 0, 23, 1),
+    ("default", "", 24, 25, 1),
+    ("flat", "", 25, 99, 1),
+    ("block", "BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n[3-4]\nBlockSizes=2,4\n", 24, 99, "TopologyPlugin is"),
+    ("tree", "SwitchName=s1 Nodes=n[1-2]\n", 0, 99, 3),  # nodes on no switch have one each
+]
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("plugin", "conf", "since", "until", "becomes"), PLUGINS, ids=[row[0] for row in PLUGINS])
+def test_a_slurm_that_runs_with_another_plugin(
+    plugin: str, conf: str, since: int, until: int, becomes: int | str, tmp_path: Path
+) -> None:
+    if why := missing():
+        missing_engine(f"Slurm ({why})")
+    if not since <= release()[0] < until:
+        pytest.skip(f"this Slurm has no topology/{plugin}")
+    with OtherTopology(tmp_path / "slurm", f"TopologyPlugin=topology/{plugin}\n", "topology.conf", conf) as box:
+        assert what_becomes(box) == becomes
+
+
+SEVERAL = """\
+- {topology: top, cluster_default: true, tree: {switches: [
+    {switch: spine, children: "s[1-2]"}, {switch: s1, nodes: "n[1-2]"}, {switch: s2, nodes: "n[3-4]"}]}}
+- {topology: low, cluster_default: false, tree: {switches: [{switch: s, nodes: "n[1-4]"}]}}
+- {topology: even, cluster_default: false, flat: true}
+- {topology: blocks, cluster_default: false, block: {block_sizes: [2], blocks: [
+    {block: b1, nodes: "n[1-2]"}, {block: b2, nodes: "n[3-4]"}]}}
+- {topology: rings, cluster_default: false, ring: {rings: [{ring: r1, nodes: "n[1-4]"}]}}
+- {topology: torus, cluster_default: false, torus3d: {toruses: [{name: t1, dims: {x: 2, y: 2, z: 1}, nodes: "n[1-4]"}]}}
+"""
+
+
+@pytest.mark.engine
+def test_a_slurm_that_runs_with_a_topology_for_each_partition(tmp_path: Path) -> None:
+    """Trees are read, and no switches at all; what has rules of its own is refused, with a [cluster] too."""
+    if why := missing():
+        missing_engine(f"Slurm ({why})")
+    if release() < (26, 5):
+        pytest.skip("this Slurm has one topology for all partitions, or no rings and tori")
+    names = ("top", "low", "even", "blocks", "rings", "torus")
+    more = "".join(f"PartitionName=p-{name} Nodes=n[1-4] Topology={name}\n" for name in names)
+    with OtherTopology(tmp_path / "slurm", more, "topology.yaml", SEVERAL) as box:
+        assert {name: what_becomes(box, f"p-{name}") for name in names} == {
+            "top": 2, "low": 1, "even": 1, "blocks": "says BlockName=", "rings": "says RingName=",
+            "torus": "says TorusName=",
+        }  # fmt: skip
+        assert what_becomes(box, "train") == 2
+        assert what_becomes(box, "train", "p-low") == what_becomes(box) == "have different topologies"
+
+
+def what_becomes(box: Sandbox, *partitions: str) -> int | str:
+    """The racks of the cluster that weft reads, or how it refuses it, whether the cluster is read or given."""
+    words = r"TopologyPlugin is|says \w+=|have different topologies"
+    gpus = dict.fromkeys(box.names, 8)
+    given = parse_slurm_topology(topology_conf(NEWER_TREE, gpus), gpus=gpus)
+    engine = SlurmEngine(box.slurm, frozenset(partitions))
+    try:
+        engine.refuse(given, box.folder / "run")
+    except InputError as refused:
+        with pytest.raises(InputError) as again:
+            read_cluster(box.slurm, engine.partitions)
+        found = [re.findall(words, str(error)) for error in (refused, again.value)]
+        assert found[0] == found[1]
+        return str(found[0][0])
+    return read_cluster(box.slurm, engine.partitions).n_racks
 
 
 @pytest.mark.engine

@@ -23,6 +23,7 @@ from live.tests.slurm.serving import (
     serve_until,
     state,
     until_there,
+    wait_until_saved,
 )
 from testkit.sandbox import Sandbox, release
 from weft.core.stack import Stack
@@ -34,7 +35,7 @@ from weft.policies.planners.base import Planner
 from weft.stacks import resolve
 from weft.testing.probes import Waking
 from weft_live.server.listing import explain_live, queue
-from weft_live.slurm.hands import Command
+from weft_live.slurm.client import Command
 from weft_live.slurm.states import Do
 
 pytestmark = pytest.mark.engine
@@ -213,10 +214,7 @@ def test_the_controller_is_killed_and_comes_back(
     unwanted = serving.sbatch(8, "sleep 600", says="restarts=3")
     serve_until(server, running(server, long, brief, unwanted))
     starts = server.world.tasks[long].starts
-    for n in range(2):  # Slurm has saved that they run: what it writes next it may have collected before
-        began = time.time()
-        box.run("scontrol", "update", f"JobId={long}", f"Comment=save{n}")
-        box.wait(lambda began=began: (box.folder / "state" / "job_state").stat().st_mtime > began)  # type: ignore[misc]
+    wait_until_saved(box, long)
     box.slurm.limit_s = 2.0
     box.kill("slurmctld")
     (tmp_path / "go").touch()

@@ -129,7 +129,7 @@ def advise(
 
 def _expected(log: JobLog, site: Site, request: Request, stacks: int) -> dict[str, float]:
     """How much work each step is, in runs of a window: an estimate from the jobs that are simulated, all stacks alike.
-    A step that has nothing to do is none."""
+    Steps without work are left out."""
     windows, guesses = sum(request.rounds), len(site.guesses)
     replayed = min(MOST_JOBS, log.frame.height) / min(WINDOW_JOBS, log.frame.height)
     same = SAME_WINDOWS * (guesses - 1)

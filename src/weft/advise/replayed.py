@@ -133,12 +133,13 @@ def _waits(run: RunResult, recorded: dict[str, float | None]) -> dict[str, Any] 
 
 def trust(simulated_s: float, recorded_s: float, correlation: float = 1.0) -> tuple[float, str]:
     """How far mean waits are apart, whichever is longer, and what that means. Waits under a minute count as one. Where
-    other jobs wait than waited (a low rank correlation), equal means are a coincidence, or the network's doing."""
+    the rank correlation is low, other jobs wait than in the log: equal means are then a coincidence, or come from the
+    network."""
     low, high = sorted((max(simulated_s, 60.0), max(recorded_s, 60.0)))
     off = high / low - 1.0
     if high > 60.0 and correlation < ALIKE:
         return off, (
-            "the replay does not resemble the record, since other jobs wait in it than waited, so the race compares "
+            "the replay does not resemble the record: other jobs wait in it than in the record, so the race compares "
             "stacks on a queue that this site does not have; give the site's partitions one by one, or its own stack "
             "with --today"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from rich.console import Group
 from rich.text import Text
 
@@ -145,6 +146,7 @@ def load_plot(found: Mapping[str, Any]) -> Figure:
     axes.bar(range(len(load)), load, color=PALETTE[0], width=0.8)
     axes.axhline(1.0, color=MUTED, linewidth=1.0)
     axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.0f} %")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     tidy_axes(
         axes, "GPU time that jobs take on each day if none has to wait, over what the cluster has", x="day", grid="y"
     )
@@ -159,7 +161,9 @@ def write_report(path: Path, found: Mapping[str, Any], command: str = "") -> Pat
     parts = [
         f'<header><p class="brand">weft advise</p><h1>{escape(Path(facts["file"]).name)}</h1></header>',
         f'<section class="card verdict"><p class="lead">{escape(first)}</p>{more}</section>',
-        f'<h2>What was understood</h2><section class="card">{definition_list(understood(facts))}</section>',
+        '<h2>What was understood</h2><section class="card">'
+        + definition_list(understood(facts), "lines")
+        + "</section>",
         picture_card(load_plot(found), "load"),
         "<h2>What happened, simulated</h2>",
         '<section class="card">' + "".join(f"<p>{escape(s)}</p>" for s in found["replay"]["sentences"]) + "</section>",

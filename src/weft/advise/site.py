@@ -78,7 +78,7 @@ def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) 
         rest = {name: data[name] for name in ("network", "run") if name in data}
         if not models and (named := list(data.get("workload", {}).get("models", []))):
             models = named
-            assumed.append(f"models = {', '.join(named)} (as {cluster.name} has them; without, they are guessed)")
+            assumed.append(f"models = {', '.join(named)} (from {cluster.name}; without them weft guesses)")
         section |= _said(flags)
     elif cluster is not None:
         if flags.servers_per_rack is not None:
@@ -117,7 +117,7 @@ def what_if(site: Site, log: JobLog, text: str) -> Site:
                 raise InputError(f"--what-if {text}: give one value; repeat --what-if for others")
             setting = points[0]
             if any(full == "workload.trace" or full.startswith("stack.") for full in setting):
-                raise InputError(f"--what-if {text}: the jobs stay those of the log, and stacks are tried with --stack")
+                raise InputError(f"--what-if {text}: it changes the cluster alone; --stack tries other stacks")
         if "cluster.gpu" in setting:
             setting = {**setting, "cluster.gpu_memory_gb": _memory_gb(str(setting["cluster.gpu"]), "--what-if")}
         guesses[name] = changed(scenario, setting, "--what-if")
@@ -179,9 +179,7 @@ def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:
     except ValueError:
         wanted = math.nan
     if not 1 <= wanted < math.inf:
-        raise InputError(
-            f"--what-if gpus={text}: give a number of GPUs, or a change like +25% or +64; some must be left"
-        )
+        raise InputError(f"--what-if gpus={text}: give a number of GPUs, or a change like +25% or +64 that leaves some")
     counts = {
         f"cluster.{key}": count
         for key in ("racks", "servers_per_rack", "servers")
@@ -196,7 +194,7 @@ def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:
     offers = {key: max(1, n if n != counts[key] else n + step) for key, n in offers.items()}
     offers = {key: n for key, n in offers.items() if n != counts[key] or not step}
     if not offers:
-        raise InputError(f"--what-if gpus={text}: the cluster has one server, which is not divided")
+        raise InputError(f"--what-if gpus={text}: the cluster has one server, which weft does not divide")
     key = min(offers, key=lambda k: abs(offers[k] / counts[k] - wanted / n_gpus))
     return {key: offers[key]}
 

@@ -90,7 +90,8 @@ class Advice:
         return interval(ratios(one, self.reference, metric), self.drawn.side_by_side)
 
     def sentences(self) -> list[str]:
-        """The recommendation: what to run, at what price, and what that hangs on; then one for each what-if."""
+        """The recommendation: what to run, at what price, and what the advice depends on; then one sentence for each
+        what-if."""
         return [self._recommendation(), self._price(), self._sensitivity(), *map(self._with, self.changes)]
 
     def _recommendation(self) -> str:
@@ -158,7 +159,7 @@ class Advice:
         if self.replayed.waits is not None and self.replayed.waits["off"] >= 1.0:
             parts.append("the replay's waits are far from the recorded ones, so this is a hint only")
         elif self.replayed.waits is not None and self.replayed.waits["correlation"] < ALIKE and not self.unqueued:
-            parts.append("in the replay other jobs wait than waited, so this is a hint only")
+            parts.append("in the replay other jobs wait than in the record, so this is a hint only")
         if self.unqueued:
             parts.append(
                 "hardly any job waits in these windows, so stacks differ by the network alone; busier months may differ"
@@ -173,7 +174,7 @@ class Advice:
             parts.append("the log is a single window, so another month may give another answer")
         if not parts:
             parts.append(f"models and cluster are as given, so only on what the log shows ({self.replayed.trust})")
-        return "What it hangs on: " + "; ".join(parts) + "."
+        return "What it depends on: " + "; ".join(parts) + "."
 
     @property
     def unqueued(self) -> bool:
@@ -244,7 +245,7 @@ def understood(log: JobLog, site: Site, today: str | None = None) -> dict[str, A
         column = log.mapping.get("duration", "COLUMN").partition(" (")[0]
         raise InputError(
             f"{log.trace.path}: jobs would ask for {100 * load:.2g} % of the GPU time of {site.n_gpus:,} GPUs, so "
-            f"lengths are hardly in seconds; say their unit (ms, s, m, h, d), as in --map duration={column}:h"
+            f"lengths are probably not in seconds; name their unit (ms, s, m, h, d), as in --map duration={column}:h"
         )
     vcs = frame["vc"].n_unique() if "vc" in frame.columns else 1
     pooled = [f"{vcs:,} partitions or virtual clusters are one queue"] if vcs > 1 else []

@@ -242,8 +242,8 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def phases() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar with the time left, for work in several parts; call the function with (part, done, total), where
-    the last two are of the whole if the time left shall be."""
+    """A progress bar with the time left, for work in several parts; call the function with (part, done, total). For the
+    time left of all parts, count `done` and `total` over all of them."""
     if not sys.stderr.isatty():
         said: list[str] = []
 

@@ -111,7 +111,7 @@ def compare(
             _cross(_one(scenario, setting), chosen, by, most, yes, seeds, workers, report, json)
         return
     if planner or by != "jct_mean_s":
-        raise InputError("compare: --planner and --by belong to --all; give it too, or leave them out")
+        raise InputError("compare: --planner and --by belong to --all; add --all, or leave them out")
     for layer, texts in layers.items():
         if texts and len(texts) > 1:
             raise InputError(

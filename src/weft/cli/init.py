@@ -17,14 +17,18 @@ def init(
     ),
     template: Annotated[
         str | None,
-        typer.Option("--template", metavar="NAME", help="A scenario that comes with weft: demo, cassini, sweep, ..."),
+        typer.Option(
+            "--template",
+            metavar="NAME",
+            help="A scenario that comes with weft: demo, llm-cluster, fine-tuning-site, vision-2020, cassini, ...",
+        ),
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", hidden=True)] = False,  # until 0.3
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write a commented scenario to start from.
 
-    Example: weft init my.toml
+    Example: weft init my.toml --template llm-cluster
     """
     from weft.scenario.shipped import scenario_path
     from weft.scenario.template import TEMPLATE

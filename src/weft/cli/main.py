@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from types import FrameType
@@ -190,6 +191,8 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background it may be ignored
         signal.signal(signal.SIGINT, _interrupt)
     sys.unraisablehook = _unraisable
+    warnings.filterwarnings("once", ".*the old name will go", DeprecationWarning)
+    warnings.showwarning = lambda message, *_: notice(f"warning: {message}")
     kernels.announce, kernels.own_process = notice, True
     gc.set_threshold(300_000, 20, 20)  # loading makes no garbage; looking for it every 100,000 objects took 70 ms
     code = run(sys.argv[1:])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.common import JsonOption, ScenarioArgument, notice, print_json, stdout
+from weft.errors import InputError
 
 if TYPE_CHECKING:
     from weft.model.cluster import Cluster
@@ -22,6 +23,8 @@ def topology(
 
     Example: weft topology examples/demo.toml
     """
+    if svg is not None and svg.suffix.lower() != ".svg":
+        raise InputError(f"--svg: {svg} must end in .svg")
     from weft.scenario import Scenario
     from weft.scenario.build import build_cluster
 

@@ -1,4 +1,4 @@
-"""Who failed: an error or an endless loop in a policy's own code is told with the policy, its file and its line."""
+"""Names the policy, its file and its line where a policy's own code raises an error or loops endlessly."""
 
 from __future__ import annotations
 

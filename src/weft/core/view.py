@@ -120,7 +120,7 @@ class View:
         if not self._knows_progress:
             raise StackError(
                 f"a policy asked how far job {job_id} is, which the {self._world.name} world does not know; "
-                "policies say so in `needs`"
+                "a policy declares such needs in `needs`"
             )
         found = self._done.get(job_id)
         if found is None:

@@ -105,8 +105,8 @@ class Cluster:
         return replace(self, servers=copies, topology=topology, copies=n * self.copies)
 
     def shaped(self, each: int) -> Cluster:
-        """This cluster as a job sees it that must have `each` workers on each of its servers: every server counts as
-        that many GPUs, or as none. The cluster itself for a job without a shape, or where no server is that large."""
+        """This cluster for a job that must have `each` workers on each of its servers: every server has exactly that
+        many GPUs, or none. The cluster itself for a job without a shape, or where no server is that large."""
         if not 0 < each <= self.largest_server:
             return self
         found: Cluster | None = self.known["shaped"].get(each)

@@ -13,7 +13,9 @@ import re
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from inspect import Parameter, signature
 from typing import Any, ClassVar, Self
+from warnings import warn
 
 from weft.errors import StackError
 from weft.model.plan import State
@@ -193,3 +195,14 @@ def number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
+
+
+def turn_of_0_1(cls: type) -> None:
+    """Let a class whose `turn` knows the job alone be asked with the view as well. Version 0.3 forgets it."""
+    own: Any = vars(cls).get("turn")
+    asked = list(signature(own).parameters.values()) if callable(own) else []
+    if [each.kind for each in asked] != [Parameter.POSITIONAL_OR_KEYWORD] * 2:
+        return
+    now = f"{cls.__name__}.turn(self, job) is now turn(self, view, job)"
+    warn(f"{now}; the old name will go with weft 0.3", DeprecationWarning, stacklevel=3)
+    cls.turn = lambda self, view, job: own(self, job)  # type: ignore[attr-defined]

@@ -130,6 +130,11 @@ class Profile:
         """Bytes of all messages of one iteration, before any collective turns them into wire bytes."""
         return sum(t.bytes for t in self.tasks if isinstance(t, Transfer))
 
+    @cached_property
+    def grouped(self) -> bool:
+        """Whether some workers talk without the others, as in a pipeline: then it matters who stands beside whom."""
+        return any(isinstance(task, Transfer) and task.workers is not None for task in self.tasks)
+
     def n_workers(self, task: Task) -> int:
         """Number of workers that take part in a task."""
         return self.workers if task.workers is None else len(task.workers)

@@ -1,4 +1,4 @@
-"""Reason: why something was decided or happened, as a code with its fields; words are made where somebody reads them.
+"""Reason: why something was decided or happened, as a code with its fields; it becomes words where a user reads it.
 
 Codes are open and have a namespace (`slurm.limit`, `mypolicy.too-hot`). A package that has codes of its own says in
 words what they mean (`teach`); a code that nobody has taught is shown with its fields. A policy may as well return a

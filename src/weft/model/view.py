@@ -1,4 +1,4 @@
-"""ClusterView: all that a policy may see, read-only, valid only during the call it is given to."""
+"""ClusterView: all that a policy may see. It is read-only, and valid only during the call that gets it."""
 
 from __future__ import annotations
 

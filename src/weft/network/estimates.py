@@ -21,8 +21,9 @@ from weft.network.topologies import Machine, single_switch
 Exposed = Callable[[Profile, str, Placement], float]  # profile, model, GPUs: seconds of exposed communication
 
 
-def example_placement(cluster: Cluster, workers: int, spread: Spread) -> Placement:
-    """GPUs for a number of workers on given numbers of servers and racks, as evenly as possible.
+def example_placement(cluster: Cluster, workers: int, spread: Spread, grouped: bool = False) -> Placement:
+    """GPUs for a number of workers on given numbers of servers and racks, as evenly as possible. Ranks go from
+    server to server in turn; those of a `grouped` profile stand beside their neighbours, as policies place them.
 
     Where the cluster has no such shape (not enough servers in a rack, or GPUs in a server), the nearest wider one is
     taken.
@@ -43,7 +44,10 @@ def example_placement(cluster: Cluster, workers: int, spread: Spread) -> Placeme
             n_racks += 1
         else:
             n_servers += 1
-    return tuple(_in_turn([cluster.servers[s].gpus for s in chosen])[:workers])
+    taken = _in_turn([cluster.servers[s].gpus for s in chosen])[:workers]
+    if not grouped:
+        return tuple(taken)
+    return tuple(gpu for s in chosen for gpu in cluster.servers[s].gpus if gpu in taken)
 
 
 def _in_turn(lists: Sequence[Sequence[int]]) -> list[int]:
@@ -78,7 +82,7 @@ class Estimates:
         """Seconds of one iteration on an example of such a placement, and its compute part."""
         key = (id(profile), model, spread)
         if key not in self._known:
-            gpus = example_placement(self.cluster, profile.workers, spread)
+            gpus = example_placement(self.cluster, profile.workers, spread, profile.grouped)
             self._known[key] = (profile, Estimate(self.seconds(profile, gpus, model), profile.compute_s))
         return self._known[key][1]
 

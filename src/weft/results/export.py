@@ -17,12 +17,13 @@ import polars as pl
 
 from weft.errors import InputError
 from weft.results.files import refuse_unwritable_folder, write_text
-from weft.results.run import RunResult
 from weft.results.tables import Cell, Grid, comparison_grid
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from weft.results.run import RunResult
 
 FIGURES = ("jct", "iterations", "ratios", "load")
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"} | {

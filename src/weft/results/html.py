@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Nothing may be fetched, whatever a job's name or a reason contains.
+_WORDS = ' class="words"'
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -30,12 +31,16 @@ def page(title: str, body: str) -> str:
 
 def grid_table(grid: Grid) -> str:
     """A grid as a table; a cell's finer print goes below its value."""
+    words = [all(row[i].text[:1].isalpha() for row in grid.rows) for i in range(len(grid.titles))]
     heads = "".join(
-        f"<th>{escape(title)}{f' <small>{escape(unit)}</small>' if unit else ''}</th>"
-        for title, unit in zip(grid.titles, grid.units, strict=True)
+        f"<th{_WORDS * left}>{escape(title)}{f' <small>{escape(unit)}</small>' if unit else ''}</th>"
+        for title, unit, left in zip(grid.titles, grid.units, words, strict=True)
     )
     rows = "".join(
-        "<tr>" + _cell(row[0], "th") + "".join(_cell(cell, "td") for cell in row[1:]) + "</tr>" for row in grid.rows
+        "<tr>"
+        + "".join(_cell(cell, "td" if i else "th", left) for i, (cell, left) in enumerate(zip(row, words, strict=True)))
+        + "</tr>"
+        for row in grid.rows
     )
     return (
         f'<div class="scroll"><table class="numbers"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -51,9 +56,13 @@ def plain_table(titles: Sequence[str], rows: Sequence[Sequence[str]], kind: str 
     )
 
 
-def definition_list(pairs: Sequence[tuple[str, str]]) -> str:
-    """Names and words, side by side."""
-    return "<dl>" + "".join(f"<div><dt>{escape(n)}</dt><dd>{escape(w)}</dd></div>" for n, w in pairs) + "</dl>"
+def definition_list(pairs: Sequence[tuple[str, str]], kind: str = "") -> str:
+    """Names and words, side by side; of kind `lines`, a pair in each line."""
+    return (
+        f'<dl class="{kind}">'
+        + "".join(f"<div><dt>{escape(n)}</dt><dd>{escape(w)}</dd></div>" for n, w in pairs)
+        + "</dl>"
+    )
 
 
 def folded(summary: str, text: str) -> str:
@@ -82,7 +91,7 @@ def notebook_summary(summary: Mapping[str, Any]) -> str:
     return f"<div>{title}{grid_table(run_grid(summary))}<table><tbody>{single}</tbody></table></div>"
 
 
-def _cell(cell: Cell, tag: str) -> str:
-    tone = f' class="{cell.tone}"' if cell.tone else ""
+def _cell(cell: Cell, tag: str, left: bool = False) -> str:
+    tone = f' class="{cell.tone}"' if cell.tone else _WORDS * left
     small = f"<small>{escape(cell.small)}</small>" if cell.small else ""
     return f"<{tag}{tone}>{escape(cell.text)}{small}</{tag}>"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from weft.model.units import bytes_per_s_to_gbps
-from weft.results.run import RunResult
+
+if TYPE_CHECKING:
+    from weft.results.run import RunResult
 
 Floats = npt.NDArray[np.float64]
 

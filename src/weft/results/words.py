@@ -50,7 +50,7 @@ def run_verdict(summary: Mapping[str, Any], peak: float | None = None) -> str:
 
 
 def comparison_verdict(comparison: Mapping[str, Any]) -> str:
-    """Which stack is best by mean completion time, and whether these runs tell it from the first."""
+    """Which stack is best by mean completion time, and whether these runs tell that stack from the first."""
     known = [entry for entry in comparison["stacks"] if entry["metrics"]["jct_mean_s"]["mean"] is not None]
     if not known:
         return "No stack finished its jobs in every run, so none can be called best."
@@ -76,11 +76,11 @@ def ranking_verdict(found: Mapping[str, Any]) -> str:
         "without intervals, so nothing can be said about the others" if all(low is None for low in lows)
         else f"{count(close)} others cannot be told from it"
     )  # fmt: skip
-    ratio = best["ratio_to_reference"][by]
-    return (
-        f"{best['stack']} is best of {count(len(found['combinations']))} by {by}, at {ratio_words(ratio)} of that of "
-        f"{found['reference']}; {told}."
-    )
+    head = f"is best of {count(len(found['combinations']))} by {by}"
+    if best["stack"] == found["reference"]:
+        return f"{best['stack']}, the reference, {head}; {told}."
+    ratio = ratio_words(best["ratio_to_reference"][by])
+    return f"{best['stack']} {head}, at {ratio} of that of {found['reference']}; {told}."
 
 
 def sweep_verdict(found: Mapping[str, Any]) -> str:

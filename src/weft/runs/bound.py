@@ -90,7 +90,10 @@ def need(job: Job, cluster: Cluster, alone: Estimates, shared: bool) -> Need:
     least, work = math.inf, math.inf
     for size in job.sizes:
         profile = job.profiles[size]
-        seconds = min(alone.of(profile, job.model, spread).iteration_s for spread in _spreads(job, size, cluster))
+        if alone.exposed is None and profile.grouped:  # only an infinite network is as fast as the best order of ranks
+            seconds = profile.compute_s
+        else:
+            seconds = min(alone.of(profile, job.model, spread).iteration_s for spread in _spreads(job, size, cluster))
         gpu_s = _busy_s(profile) if shared else size * seconds
         least, work = min(least, seconds * job.iterations), min(work, gpu_s * job.iterations)
     return Need(job.submit_s, least, work)

@@ -52,7 +52,7 @@ class Keeping:
         return None if self.fresh or key is None else self.store.load(key)
 
 
-_known_scenarios: dict[int, tuple[Scenario, str]] = {}  # the one asked about last: thousands of runs may have it
+_known_scenarios: dict[int, tuple[Scenario, str]] = {}  # the last one: thousands of runs may share it
 _current: ContextVar[Keeping | None] = ContextVar("keeping", default=None)
 
 

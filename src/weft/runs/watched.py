@@ -20,7 +20,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def watched(text: str, given: Progress | None) -> Iterator[Progress]:
-    """Whom to tell how much is done: `given`, or whatever can be shown here."""
+    """What to call with how much is done: `given`, else the bar that can be shown here."""
     if given is not None:
         shown: Any = nullcontext(given)
     elif _in_notebook():
@@ -68,8 +68,8 @@ def _in_terminal(text: str) -> Iterator[Progress]:
 
 @contextmanager
 def phases() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar with the time left, for work in several parts; call the function with (part, done, total), where
-    the last two are of the whole if the time left shall be."""
+    """A progress bar with the time left, for work in several parts; call the function with (part, done, total). For the
+    time left of all parts, count `done` and `total` over all of them."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -1,8 +1,8 @@
 """Worker processes of this machine, each of which gets one task at a time over a pipe of its own.
 
-There are no threads and no locks here: nobody waits for what a process held that was killed, and a signal finds nothing
-half done. `concurrent.futures` has both, and waited for ever after a signal that another thread of the process got.
-"""
+There are no threads and no locks here, so nothing waits for the lock of a process that was killed, and a signal
+interrupts nothing half done. `concurrent.futures` has both, and waited for ever when another thread received the
+signal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _DiedError(Exception):
 
 
 def _handed_out(tasks: Sequence[Given], pool: Iterable[Connection], signals: _Signals) -> Iterator[tuple[int, Any]]:
-    """Each outcome as it comes; its worker has the next task before anybody looks at it."""
+    """Yields each outcome as it comes, after its worker has got the next task."""
     left = iter(enumerate(tasks))
     busy: dict[Connection, int] = {}
 
@@ -104,8 +104,8 @@ def _seen_to_die() -> Iterator[None]:
 
 class _Signals:
     """SIGINT and SIGTERM while workers run. They are noted here and acted upon between two outcomes: an exception that
-    comes at any moment can be lost in a finalizer, or leave a worker half started. Nobody relies on being woken either,
-    since a signal may come to another thread of this process."""
+    comes at any moment can be lost in a finalizer, or leave a worker half started. No code relies on being woken
+    either, since another thread of this process may receive the signal."""
 
     def __init__(self) -> None:
         self._came: list[int] = []
@@ -119,7 +119,7 @@ class _Signals:
             signal.signal(number, lambda number, _: self._came.append(number))
 
     def act(self) -> None:
-        """What those that came ask for: SIGTERM ends this process in order, workers first."""
+        """Act on the signals that came: SIGTERM ends this process in order, workers first."""
         for number in self._came:
             if callable(before := self._before[number]):
                 before(number, None)
@@ -135,7 +135,7 @@ class _Signals:
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """What is started here hears no interrupt before `_begin_worker`, so that one during its imports leaves no
+    """Inside, a new process ignores interrupts until `_begin_worker`, so that one during its imports leaves no
     traceback."""
     if not hasattr(signal, "pthread_sigmask"):
         yield

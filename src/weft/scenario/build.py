@@ -23,6 +23,7 @@ from weft.scenario.costs import build_cost
 from weft.scenario.problems import near, quoted
 from weft.scenario.scenario import Scenario
 from weft.scenario.sections import NetworkSection, OutageRow
+from weft.sim.failures import FAILURES, FailureSpec
 from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, estimates
 from weft.stacks import Stack, default_stack, resolve
 from weft.stacks.registry import files_from
@@ -151,6 +152,11 @@ def build_workload(
         workload = generate(
             scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s, rescaled
         )
+        if (every_s := scenario.run.checkpoint_s) is not None:
+            workload = replace(workload, jobs=[
+                replace(job, checkpoint_every=max(1, round(every_s / iteration_s(job.model, job.gpus))))
+                for job in workload.jobs
+            ])  # fmt: skip
         _check_jobs(workload, cluster, network.cost)
         _check_limits(workload, _limits(scenario))
         _check_outages(scenario.run.outages, [server.name for server in cluster.servers])
@@ -191,8 +197,15 @@ def physics(scenario: Scenario, seed: int) -> tuple[NetworkSpec, RunSpec]:
     with located(scenario.where), located("network"):
         cost = build_cost(section, scenario.folder)
     network = NetworkSpec(**plain, cost=cost, foreign=_foreign(section), cross_traffic=_cross_traffic(section))
-    outages = tuple((row.server, row.at_s, row.for_s) for row in scenario.run.outages)
-    return network, RunSpec(**{**scenario.run.model_dump(), "outages": outages, "seed": seed})
+    run = scenario.run
+    outages = tuple((row.server, row.at_s, row.for_s) for row in run.outages)
+    failures = (
+        FAILURES[run.failures]
+        if isinstance(run.failures, str)
+        else run.failures and FailureSpec(**run.failures.model_dump())
+    )
+    plain = run.model_dump(exclude={"checkpoint_s"})
+    return network, RunSpec(**{**plain, "outages": outages, "failures": failures, "seed": seed})
 
 
 def _foreign(section: NetworkSection) -> tuple[Foreign, ...]:
@@ -216,19 +229,19 @@ def _bytes_per_s(gbps: float | None) -> float:
 def check(scenario: Scenario, cluster: Cluster) -> None:
     """Refuse, before anything is drawn, a size that the cluster cannot hold or an unknown model or server."""
     spec = scenario.workload
-    largest = max((n for n, weight in (spec.gpus or {}).items() if weight > 0), default=1)
+    largest = max(spec.drawn_sizes, default=1)
     if largest > cluster.n_gpus:
         raise ScenarioError(
             f"{scenario.where}: workload.gpus has jobs of {largest} GPUs, the cluster has {cluster.n_gpus}; "
             "remove that size or enlarge the cluster"
         )
     _check_foreign(scenario, cluster)
-    models = [job.model for job in spec.job] if spec.source == "jobs" else list(spec.models)
+    models = spec.named_models
     if not all(map(zoo.is_path, models)):  # model files may name any GPU
         with located(f"{scenario.where}: cluster.gpu"):
             zoo.find_gpu(cluster.gpu)
     with located(f"{scenario.where}: workload.models"):
-        for model in spec.models:
+        for model in models:
             zoo.check(zoo.in_folder(model, scenario.folder))
 
 

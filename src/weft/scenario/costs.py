@@ -17,7 +17,7 @@ KEYS = ("tiers", "table", "hierarchy", "astra_network", "astra_system", "scale",
 
 
 def cost_class(cost: str, table: str | None = None) -> type[CostModel] | None:
-    """None for links. A published table that is none of tiers is a model of its own."""
+    """The class of a cost model; None for links. A table that `tiers` does not know is a cost model of its own."""
     if cost == "links":
         return None
     name = table if cost == "tiers" and table is not None and table not in PUBLISHED else cost
@@ -34,7 +34,7 @@ def reads(cost: str, table: str | None = None) -> frozenset[str]:
 
 
 def build_cost(section: NetworkSection, folder: Path) -> CostModel | None:
-    """What stands in for links, asked once for each shape by all that share it; None if nothing does."""
+    """The cost model that stands in for links; None for links. It is asked once for each shape of a placement."""
     found = cost_class(section.cost, section.table)
     if found is None:
         return None

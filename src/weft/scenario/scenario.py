@@ -111,7 +111,7 @@ def trusted(folder: Path) -> bool:
 
 
 def _without_code(scenario: Scenario) -> Scenario:
-    """Refuse a scenario that has policies in Python files run: it may be somebody else's."""
+    """Refuse a scenario that names policies in Python files: it may be somebody else's."""
     said = {f"stack.{key}": text for key, text in (scenario.stack.model_dump() if scenario.stack else {}).items()}
     said |= {f"compare.stacks[{i}]": text for i, text in enumerate(scenario.compare.stacks if scenario.compare else ())}
     for key, text in said.items():
@@ -124,7 +124,7 @@ def _without_code(scenario: Scenario) -> Scenario:
 
 
 def _by_name(source: str | Path) -> Path:
-    """The file; where there is none, and it is called like a scenario that comes with weft, that one."""
+    """The file; where there is none of that name, the scenario that comes with weft under it."""
     from weft.scenario.shipped import names, scenario_path
 
     path = Path(source)

@@ -322,6 +322,13 @@ class OutageRow(Section):
     for_s: SomeSeconds = Field(description="How long it is lost.")
 
 
+class FailuresTable(Section):
+    """Servers that fail at random, with all that runs there; each stack meets the same failures."""
+
+    per_gpu_hour: Annotated[float, Field(gt=0, le=1)] = Field(description="Failures per GPU and hour.")
+    repair_s: Seconds = Field(0.0, description="How long the server is away; 0: a spare takes its place at once.")
+
+
 class RunSection(Section):
     """The seed, how exact to be, and what goes wrong on purpose."""
 
@@ -337,7 +344,21 @@ class RunSection(Section):
     start_latency_s: Seconds = Field(0.0, description="From the decision to the start of a job.")
     failure_rate: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="Share of starts that fail.")
     outages: list[OutageRow] = Field([], description="Servers that are lost, with all that runs there.")
+    failures: FailuresTable | Literal["llama-3", "rsc-1", "rsc-2"] | None = Field(
+        None,
+        description="Servers that fail at random: how often, and for how long; or a published rate: llama-3 (Meta's "
+        "training of 405B on 16,384 H100), rsc-1, rsc-2 (Meta's research clusters with A100).",
+    )
     checkpoint_every: Count = Field(1, description="Iterations between checkpoints: where a stopped job resumes.")
+    checkpoint_s: SomeSeconds | None = Field(
+        None, description="Seconds of training between checkpoints, instead of iterations; writing one takes no time."
+    )
     until_s: SomeSeconds | None = Field(
         None, description="Stop the simulation at this time; by default when all jobs are done."
     )
+
+    @model_validator(mode="after")
+    def _one_period(self) -> Self:
+        if self.checkpoint_s is not None and "checkpoint_every" in self.model_fields_set:
+            raise problem("and checkpoint_every exclude each other; remove one", "checkpoint_s")
+        return self

@@ -94,7 +94,7 @@ def end(world: SimWorld, core: Core, name: str, wall_s: float) -> RunResult:
 
 
 def as_run(jobs: Sequence[Job], stack: Stack, cluster: Cluster, network: NetworkSpec) -> list[Job]:
-    """Jobs as they run under a stack, whose planner may choose other batches than they were submitted with."""
+    """Jobs as they run under a stack, whose planner may change their batches."""
     if not any(job.batches for job in jobs):
         return list(jobs)
     alone = estimates(cluster, network)

@@ -1,4 +1,4 @@
-"""Traffic that is not ours: TCP flows between servers that no scheduler of ours may move.
+"""Foreign traffic: TCP flows between servers that no scheduler may move.
 
 Some are given one by one (`Foreign`). `CrossTraffic` is what the flow scheduling paper injects in section VI-A: in
 every round each server sends to another one for a while. The receiver is drawn by (seed, server, round), so that the

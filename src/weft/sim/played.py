@@ -1,7 +1,6 @@
 """Traffic of a job under a pace that opens collectives: a few iterations are played in the engine, and the last counts.
 
-A policy that plans with iterations (CASSINI's periods) must plan with those that a job really has under its pace.
-"""
+CASSINI plans with the periods of jobs, and needs those that they really have under their pace."""
 
 from __future__ import annotations
 

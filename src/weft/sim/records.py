@@ -23,7 +23,7 @@ class Span:
 
 @dataclass(slots=True)
 class JobRecord:
-    """What became of a job, for the results."""
+    """What became of a job, for the results: most fields are sums, one for each number that is reported of it."""
 
     job: Job
     uid: int

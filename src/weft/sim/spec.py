@@ -12,6 +12,7 @@ from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.network.cost import CostModel, shape_of
 from weft.network.estimates import Estimates
 from weft.network.iteration import Sharing
+from weft.sim.failures import FailureSpec
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class RunSpec:
     start_latency_s: float = 0.0
     failure_rate: float = 0.0
     outages: tuple[tuple[str, float, float], ...] = ()  # servers that are lost: name, when, for how long
+    failures: FailureSpec | None = None
     checkpoint_every: int = 1
     until_s: float | None = None
 

@@ -27,6 +27,7 @@ from weft.model.view import Estimate, Fact, Spread
 from weft.network.estimates import Estimates
 from weft.policies.pace.base import Pace
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
+from weft.sim.failures import Losses
 from weft.sim.foreign import Others, refuse_without_links, there_are_others
 from weft.sim.lower import Lowering
 from weft.sim.played import PlayedTraffic
@@ -68,10 +69,7 @@ class SimWorld(World):
         self._arrivals, self._next = sorted(jobs, key=lambda job: job.submit_s), 0
         self._later: list[tuple[float, int, str, str, int]] = []  # own work: time, number, action, job, ticket
         self._numbers = count()
-        for name, at_s, for_s in run.outages:
-            number = str([server.name for server in cluster.servers].index(name))
-            self._do_later(at_s, "lose", number, 0)
-            self._do_later(at_s + for_s, "regain", number, 0)
+        self._losses = Losses(cluster, run.outages, run.failures, run.seed)
         self._by_row: dict[int, JobRecord] = {}
         self._record = record
         self._sample_every = max((self._arrivals[-1].submit_s if jobs else 0.0) / 100, 1.0)
@@ -211,9 +209,10 @@ class SimWorld(World):
         while True:
             arrival = self._arrivals[self._next].submit_s if self._next < len(self._arrivals) else math.inf
             own = self._later[0][0] if self._later else math.inf
-            target = min(limit, arrival, own)
+            target = min(limit, arrival, own, self._losses.known_s)
             if (target == math.inf and not self._by_row) or self.n_finished == len(self.records):
                 return []
+            target = min(target, self._losses.next_s)  # last, because failures never end
             others = self.foreign.next_s if self.foreign is not None else math.inf
             if others <= engine.now and self.foreign is not None:
                 self.foreign.change(engine)
@@ -233,7 +232,7 @@ class SimWorld(World):
                 continue
             if target == math.inf:
                 return []
-            events = [*self._due(engine.now), *self._arrived(engine.now)]
+            events = [*self._lost(engine.now), *self._due(engine.now), *self._arrived(engine.now)]
             if events or engine.now >= limit:
                 return events
 
@@ -251,12 +250,6 @@ class SimWorld(World):
         events: list[Event] = []
         while self._later and self._later[0][0] <= now:
             _, _, action, job_id, ticket = heapq.heappop(self._later)
-            if action == "lose":
-                events += self._lose(int(job_id), now)
-                continue
-            if action == "regain":
-                events.append(NodeUp(now, int(job_id)))
-                continue
             record = self.records[job_id]
             if ticket != record.ticket:
                 continue
@@ -264,6 +257,12 @@ class SimWorld(World):
                 events.append(self._come_up(record))
             else:
                 self._attach(record)
+        return events
+
+    def _lost(self, now: float) -> list[Event]:
+        events: list[Event] = []
+        for server, lost in self._losses.due(now):
+            events += self._lose(server, now) if lost else [NodeUp(now, server)]
         return events
 
     def _lose(self, server: int, now: float) -> list[Event]:

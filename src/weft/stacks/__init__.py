@@ -85,8 +85,8 @@ ABOUT: dict[str, str] = {
     "gandiva-packing": "Gandiva that puts jobs together on GPUs",
     "titan": "Titan: fewest idle machines, then fewest bytes between machines",
     "titan-defrag": "Titan that also moves jobs together",
-    "elasticflow": "ElasticFlow's placement: buddy allocation of powers of two (ASPLOS '23)",
-    "hived": "HiveD's cells (OSDI '20)",
+    "elasticflow": "ElasticFlow's placement as Titan compares with it: best fit for powers of two",
+    "hived": "HiveD's placement as Titan compares with it: fragments first, split freely",
     "ideal": "a bound: every job has a cluster of its own",
     "pollux": "Pollux: goodput decides sizes and places of elastic jobs (OSDI '21)",
     "random": "any job anywhere: a floor to compare with",
@@ -245,6 +245,8 @@ def _split(name: str) -> tuple[str, dict[str, str]]:
     changes = dict(part.partition("=")[::2] for part in parts)
     if not text.endswith("]") or not all(changes.values()):
         raise StackError(f"stack {name}: write what is replaced as NAME[place=tight] or NAME[place=tight,pace=fair]")
+    if len(changes) < len(parts):
+        raise StackError(f"stack {name}: a layer is replaced twice; leave one out")
     for layer in changes.keys() - DEFAULT.keys():
         raise StackError(f"stack {name}: there is no layer {quoted(layer)}{near(layer, [*DEFAULT])}")
     return base, changes

@@ -61,7 +61,7 @@ class Combination:
         stack = resolve(self.name)
         if self.planner and stack.planner.dedicated:
             raise StackError(
-                f"{self.planner} gives each job a cluster of its own: a bound, no scheduler; name it as a stack"
+                f"{self.planner} gives each job a cluster of its own: a bound, no scheduler; compare it with --stack"
             )
         return stack
 

@@ -19,13 +19,13 @@ from weft.errors import StackError, near
 from weft.model.policy import Policy
 from weft.policies.planners.base import Planner
 from weft.stacks import DEFAULT
-from weft.stacks.registry import base_of, by_hand, find, make, names, register
+from weft.stacks.registry import base_of, by_hand, called, find, make, names, register
 
 Taken = dict[tuple[str, str], Any]  # what was registered for one call, by layer and name
 
 
 class Held:
-    """An object in the place of a class: whoever asks gets a copy of it."""
+    """An object in the place of a class: every caller gets a copy of the object."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -68,7 +68,7 @@ def text_of(layer: str, policy: Any, taken: Taken | None = None) -> str:
 
 
 def _registered(layer: str, policy: Any, kind: type, taken: Taken) -> str:
-    """Under its own name or that of its class; never under a name that means something already."""
+    """Register a policy under its own name or that of its class, but under no name that is in use."""
     fixed = set(names(layer)) - {name for where, name, _ in by_hand() if where == layer}
     own = str(vars(kind).get("name", ""))
     free = own if own and own not in fixed and not set(own) & set(":+/[]") else kind.__name__
@@ -76,6 +76,7 @@ def _registered(layer: str, policy: Any, kind: type, taken: Taken) -> str:
     while name in fixed or taken.setdefault((layer, name), policy) is not policy:
         n += 1
         name = f"{free}-{n}"
+    called(kind, name)
     register(layer, name, policy if policy is kind else Held(policy))
     return name
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from warnings import warn
 
-from weft.errors import StackError, near, quoted
+from weft.errors import StackError, WeftError, near, quoted
 
 WRAPS = ("dealt", "even")  # what stands before the name of a place and changes its answers: stacks.py makes these
 LAYERS = ("order", "place", "planners", "interleave", "pace")  # each is a folder, and "weft.<layer>" its entry points
@@ -166,7 +166,7 @@ def is_planner(text: str) -> bool:
 
 
 def apart(text: str, begins: Callable[[str, str], bool]) -> list[str]:
-    """What stands between commas. A piece that begins nothing, given the one before it, are settings of that one:
+    """Split a text at its commas. A piece that begins nothing new holds settings of the piece before it:
     `pace=flow:slot=30ms,delay=6ms`."""
     found: list[str] = []
     for piece in text.split(","):
@@ -180,7 +180,16 @@ def apart(text: str, begins: Callable[[str, str], bool]) -> list[str]:
 def make(layer: str, text: str) -> Any:
     """The policy that `name`, `name:parameter` or `file.py:Class` means in a layer."""
     policy, arg = find(layer, text)
-    return policy.from_text(arg)
+    try:
+        return policy.from_text(arg)
+    except WeftError:
+        raise
+    except Exception as error:  # somebody else's class may lack a method, or fail in any way
+        if policy.__module__.startswith("weft."):
+            raise
+        raise StackError(
+            f"{layer.removesuffix('s')} {text}: {type(error).__name__}: {error}; mend the class"
+        ) from error
 
 
 def find(layer: str, text: str) -> tuple[Any, str | None]:
@@ -222,6 +231,12 @@ def _from_file(layer: str, file: str, attribute: str) -> Any:
         raise StackError(f"{path} has no class {attribute}{near(attribute, known) or '; it defines none'}")
     if not (isinstance(policy, type) and issubclass(policy, base)):
         raise StackError(f"{path}: {attribute} is no {kind}; derive it from {_BASES[layer]}")
+    return called(policy, attribute)
+
+
+def called(policy: Any, name: str) -> Any:
+    """The class, under this name in messages if it has none of its own."""
+    policy.name = policy.name or name
     return policy
 
 

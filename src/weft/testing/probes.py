@@ -1,4 +1,4 @@
-"""Policies that a world is tried with. They keep their memory in themselves, which real policies may not do."""
+"""Policies that a world is tried with. They keep memory in their own attributes, which real policies may not do."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def require(condition: bool, text: str) -> None:
 
 
 class _Watch:
-    """What all four have in common: the core whose table must not change, and asking three times.
+    """The base of all four watchers: it asks three times, and the core's table must not change.
 
     `says` are the attributes in which a policy of the layer says what it does.
     """

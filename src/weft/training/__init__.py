@@ -133,7 +133,7 @@ def resume_step() -> int:
 
 
 def _connect(path: str, patience_s: float) -> socket.socket:
-    """A path longer than a socket's address may be is reached through its folder."""
+    """Connect to a socket; a path that is too long for a socket's address is opened through its folder."""
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connected.settimeout(patience_s)
     try:

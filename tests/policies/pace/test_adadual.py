@@ -102,6 +102,19 @@ def test_theorem_2(m1: float, m2: float, b: float, part: float) -> None:
 
 
 @settings(max_examples=examples(25))
+@given(sizes, sizes, b_values, eta_parts)
+def test_the_smaller_one_first_is_best(m1: float, m2: float, b: float, part: float) -> None:
+    """C1 against C2a and C2b of Eq. 14: no larger than either, and smaller than both unless the two are equal."""
+    m1, m2, eta = min(m1, m2), max(m1, m2), part * b
+    c1, c2a, c2b = (
+        sum(ends(b, eta, transfers))
+        for transfers in ([(m1, 0.0), (m2, b * m1)], [(m1, 0.0), (m2, 0.0)], [(m1, b * m2), (m2, 0.0)])
+    )
+    assert c1 <= min(c2a, c2b) * SLACK
+    assert m2 < 1.01 * m1 or c1 < min(c2a, c2b)
+
+
+@settings(max_examples=examples(25))
 @given(sizes, sizes, b_values, eta_parts, st.floats(0.0, 0.99))
 def test_the_rule_is_as_good_as_the_best_start(new: float, old: float, b: float, part: float, sent: float) -> None:
     """A transfer that comes when the old one has sent a part: the engine with the rule does as well as any start."""

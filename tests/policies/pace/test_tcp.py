@@ -63,6 +63,16 @@ def test_loss() -> None:
     assert bbr == pytest.approx(clean / 0.998 / 0.98)  # a fiftieth of its time it drains its queue
 
 
+def test_a_shorter_round_trip() -> None:
+    """Half of it: Reno's limit under loss is twice as high, and slow start misses less than half."""
+    near, usual = Tcp.from_text("reno,rtt=0.1ms"), Tcp("reno")
+    assert near.transport(0.002).loss_limit == pytest.approx(2.0 * usual.transport(0.002).loss_limit)
+    assert Tcp.from_text("cubic,rtt=0.2ms").name == "tcp:cubic"
+    big = [servers(1, (0,), 6e8)]
+    fast, slow = (ends(Tcp("cubic", rtt_s=rtt_s), big, line=3.125e9)[0] for rtt_s in (1e-4, 2e-3))
+    assert fast < ends(Tcp("cubic"), big, line=3.125e9)[0] < slow
+
+
 LINE = 3.125e9  # 25 Gbit/s
 CAPACITY = np.array([LINE] * 3)  # two NICs that send, and the port of the server that both send to
 PIPE = LINE * RTT_S
@@ -342,7 +352,7 @@ def test_conforms(make: type[Equal]) -> None:
 
 
 def test_parameters() -> None:
-    for name in ("cubic", "ideal", "ideal-reno", "bbr", "cubic,buffer=200kB"):
+    for name in ("cubic", "ideal", "ideal-reno", "bbr", "cubic,buffer=200kB", "cubic,rtt=0.1ms"):
         assert Tcp.from_text(name).name == f"tcp:{name}"
     assert Tcp.from_text(None).name == "tcp:cubic"
     assert Tcp.from_text("reno,buffer=1000kB").name == "tcp:reno"  # a megabyte is what it has anyway

@@ -1,9 +1,12 @@
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from testkit.draws import examples
 from weft.core.cycle import Core
 from weft.model import Submitted
 from weft.model.view import JobView
-from weft.policies.place.lwf import noted, workload_gpu_s, workloads
+from weft.policies.place.lwf import LeastWorkloadFirst, noted, workload_gpu_s, workloads
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 
@@ -44,3 +47,17 @@ def test_nothing_is_kept_between_cycles() -> None:
     core = Core(resolve("ada-srsf"), ToyWorld(toy_cluster(), []))
     core.step(0.0, [Submitted(0.0, toy_job(name, 2)) for name in "abc"])
     assert core.planner_state["place"] == {}
+
+
+@settings(max_examples=examples(25))
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 6), st.lists(st.integers(1, 99), min_size=24, max_size=24))
+def test_a_small_job_is_on_kappa_servers_at_most(kappa: int, per_server: int, gpus: int, loads: list[int]) -> None:
+    """Section IV-A: jobs of up to kappa GPUs. LWF-1 puts larger ones on as few servers as have room for them."""
+    servers = 24 // per_server
+    core = Core(resolve(f"ada-srsf[place=lwf:{kappa}]"), ToyWorld(toy_cluster(1, servers, per_server), []))
+    core.confirm([Submitted(0.0, toy_job("a", gpus))])
+    state = {"answered this cycle": [[[gpu], float(load)] for gpu, load in enumerate(loads[: servers * per_server])]}
+    answer = LeastWorkloadFirst(kappa).place(core.view, core.table.jobs["a"], gpus, core.view.offer, state)
+    used = {gpu // per_server for gpu in answer.gpus or ()}
+    assert answer.gpus is not None
+    assert len(used) <= (kappa if gpus <= kappa else -(-gpus // per_server))

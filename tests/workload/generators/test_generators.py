@@ -137,6 +137,20 @@ def test_dynamic_has_a_set_present_and_a_set_arriving() -> None:
     assert len(set(late)) == 10
 
 
+def test_dynamic_says_who_arrives_and_how_full_the_cluster_is_by_then() -> None:
+    sizes = {3: 1.0, 4: 1.0, 5: 1.0, 6: 1.0}
+    mix = {"source": "dynamic", "gpus": sizes, "iterations": (5, 5), "jobs": 10}
+    drawn = make(24, models=["inception-v3", "lstm-ptb"], **mix).jobs
+    for seed in range(5):
+        jobs = make(24, seed, models=["inception-v3", "lstm-ptb"], arriving=["vgg16", "resnet50"], load=1.0, **mix).jobs
+        assert [(j.model, j.submit_s > 0) for j in jobs if j.submit_s > 0] == [("vgg16", True), ("resnet50", True)]
+        assert {j.model for j in jobs[:-2]} <= {"inception-v3", "lstm-ptb"}
+        assert 24 - 5 <= sum(j.gpus for j in jobs[:-2]) <= 24  # one more would not have fitted
+    given = make(24, models=["inception-v3", "lstm-ptb"], arriving=["vgg16"], **mix).jobs
+    assert [j.model for j in given] == [*(j.model for j in drawn[:-1]), "vgg16"]  # nothing else is drawn anew
+    assert sum(j.submit_s == 0 for j in given) == 9
+
+
 @settings(max_examples=examples(30))
 @given(
     weights=st.dictionaries(st.integers(1, 64), st.floats(0, 10), min_size=1).filter(lambda w: sum(w.values()) > 0.1)
@@ -262,6 +276,8 @@ def test_marginals_are_labelled_and_sized() -> None:
         ({"jobs": 5, "iterations": (1, 2), "models": []}, "at least one model"),
         ({"jobs": 5, "iterations": (1, 2), "duration_median_s": 5}, "exclude each other"),
         ({"jobs": 5, "iterations": (1, 2), "present": 6, "source": "dynamic"}, "more than the 5 jobs"),
+        ({"jobs": 1, "iterations": (1, 2), "arriving": ["a", "b"], "source": "dynamic"}, "more than the 1 jobs"),
+        ({"jobs": 5, "iterations": (1, 2), "arriving": ["a"], "source": "batch"}, "dynamic"),
         ({"jobs": 5, "iterations": (1, 2), "burst_share": 1}, "less than 1"),
         ({"source": "trace"}, "trace is missing"),
         ({"source": "jobs"}, "job is missing"),

@@ -125,7 +125,7 @@ WRONG = {
     "vgg16[parallel=sideways]": "parallel 'sideways' is not known",
     "vgg16[parallel=pipeline:2]": "parallel 'pipeline:2' is not known",
     "vgg16[parallel=hybrid:3x3x3]": "the product must be the number of workers, 4",
-    "vgg16[batch=64": "a bracket is open; write options as vgg16[batch=64]",
+    "vgg16[batch=64": "close the bracket; write options as vgg16[batch=64]",
     "vgg17[batch=64]": "'vgg17' is not in the zoo; did you mean vgg",
     "[batch=64]": "'' is not in the zoo",
     "vgg16@cassini[batch=64]": "its circle was published for one batch",

@@ -168,3 +168,20 @@ def test_a_trial_on_the_same_gpu_type_agrees() -> None:
     t = zoo.timing(_model("resnet50"), "H200", 64, "bf16")
     assert t.forward_s == pytest.approx(11.3e-3, rel=0.15)
     assert t.backward_s == pytest.approx(17.3e-3, rel=0.15)
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-405b", "llama-7b"])  # estimated from operations; measured in bf16
+@pytest.mark.parametrize(("gpu", "ratio"), [("H200", 1979 / 989), ("B200", 4500 / 2250)])
+def test_fp8_is_faster_by_the_ratio_of_the_peaks(model: str, gpu: str, ratio: float) -> None:
+    slow, fast = (zoo.timing(_model(model), gpu, 1, dtype) for dtype in ("bf16", "fp8"))
+    assert (slow.forward_s / fast.forward_s, slow.backward_s / fast.backward_s) == pytest.approx((ratio, ratio))
+    assert fast.estimated
+    assert (fast.dtype, fast.memory_bytes) == ("fp8", slow.memory_bytes)
+
+
+def test_a_gpu_without_fp8_is_refused() -> None:
+    with pytest.raises(InputError, match="A100 has no fp8"):
+        zoo.profile("llama-3.1-8b[dtype=fp8]", 8, gpu="A100")
+    assert {gpu.name for gpu in gpus() if gpu.fp8_tflops} == {
+        "H100", "H800", "H200", "L40S", "MI300X", "B200", "GB200", "MI355X", "GB300"
+    }  # fmt: skip

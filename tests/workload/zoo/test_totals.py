@@ -188,8 +188,8 @@ def test_what_a_file_fixes_cannot_be_asked_for(tmp_path: Path) -> None:
     for name, workers, said in (
         (f"{layers}[batch=4]", 2, "its times are those of one batch; leave batch out"),
         (f"{graph}[dtype=bf16]", 2, "its times are those of one dtype; leave dtype out"),
-        (f"{layers}[parallel=data]", 2, "it says itself what is sent; leave parallel out"),
-        (f"{tasks}[parallel=tensor]", 2, "it says itself what is sent; leave parallel out"),
+        (f"{layers}[parallel=data]", 2, "the file says itself what is sent; leave parallel out"),
+        (f"{tasks}[parallel=tensor]", 2, "the file says itself what is sent; leave parallel out"),
         (f"{tasks}", 3, "a graph for 2 workers, not 3"),
         (f"{measured}[parallel=tensor]", 2, "measurements know no layers, so parallel tensor is not possible"),
         (f"{graph}[parallel=pipeline]", 3, "3 pipeline stages for 2 layers"),

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from weft_evidence.ada_srsf import alone
 from weft_evidence.checks import Check, compared, equal, headed, order, saving, test, times, value
 from weft_evidence.claims import Measured, Picture, Reproduction, Request, Runs
+from weft_evidence.rows import read
 
 TITLE = "Communication contention aware scheduling of multiple deep learning training jobs (2020)"
 
@@ -210,6 +212,10 @@ CLAIMS |= {
     for name, check in CLAIMS.items()
     if name.startswith(("table-v.", "table-iv." if prefix == "16gb" else "table-iv.lwf-1."))
 }
+_NAMED = {name: row[0] for name, row in {**TABLE_IV, **TABLE_V}.items()}
+_NAMED |= {f"LWF-{kappa}": stack for kappa, stack in {**KAPPAS, 0: f"{ADA}[place=lwf:0]"}.items()}
+CLAIMS |= read(__package__, _NAMED.__getitem__)
+CLAIMS |= alone.checks()
 CLAIMS = headed(PAPER, CLAIMS)
 
 

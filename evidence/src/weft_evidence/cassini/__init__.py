@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from weft_evidence.cassini.scenarios import DLRM, EXPERIMENTS, JITTER
+from weft_evidence.cassini.statements import STATEMENTS
 from weft_evidence.checks import (
     LabCheck,
     Rule,
@@ -25,6 +26,7 @@ from weft_evidence.checks import (
     some_effect,
 )
 from weft_evidence.claims import Kind, Measured, Reproduction, Request, Runs, published
+from weft_evidence.settings import run_stacks
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -33,6 +35,8 @@ TITLE = "CASSINI: network-aware job scheduling in machine learning clusters (202
 
 PAPER = "cassini"
 SEEDS, QUICK_SEEDS = 5, 1
+EVENT_SEEDS, BESIDE_SEEDS = 10, 3  # of figure-13 in MAIN; of what stands beside it, the first of them
+MAIN = {f"{planner}{more}" for planner in ("themis", "pollux") for more in ("", "+cassini", "+cassini:printed")}
 NO_MARKS = 1000.0  # a ratio of marks that stands for: none are left
 
 NOTES = (
@@ -51,26 +55,24 @@ class _CassiniRuns:
     runs: dict[tuple[str, str], Runs] = field(default_factory=dict)
     marks: dict[tuple[str, str], list[tuple[str, float]]] = field(default_factory=dict)
 
-    def seeds(self) -> list[int]:
-        return self.request.numbers(SEEDS, QUICK_SEEDS)
+    def seeds(self, full: int = SEEDS) -> list[int]:
+        return self.request.numbers(full, QUICK_SEEDS)
 
     def ratio(self, experiment: str, stack: str, other: str, metric: str) -> Measured:
-        """A metric with one stack over that with another, seed by seed."""
+        """A metric with one stack over that with another, at each seed that both have."""
         pair = [(self.get(experiment, name).values(name, metric)) for name in (stack, other)]
-        ratios = [a / b if a is not None and b else None for a, b in zip(*pair, strict=True)]
+        ratios = [a / b if a is not None and b else None for a, b in zip(*pair, strict=False)]
         return Measured.over_seeds(ratios, least=0.0)
 
     def get(self, experiment: str, stack: str) -> Runs:
         """A stack at every seed."""
-        from weft import api
-
         if (experiment, stack) not in self.runs:
             request = self.request
-            done = api.compare(
-                deepcopy(EXPERIMENTS[experiment]), [stack], self.seeds(), workers=request.workers,
-                on_progress=request.on_progress, on_compile=request.on_compile, record=True,
-            )  # fmt: skip
-            self.runs[experiment, stack] = Runs(done.runs)
+            event = EVENT_SEEDS if stack in MAIN else BESIDE_SEEDS
+            seeds = self.seeds(event if experiment == "figure-13" else SEEDS)
+            given = deepcopy(EXPERIMENTS[experiment])
+            done = run_stacks(request, given, [stack], seeds, request.on_progress, record=True)
+            self.runs[experiment, stack] = Runs(done)
         return self.runs[experiment, stack]
 
     def of_model(self, experiment: str, stack: str, other: str, model: str) -> Measured:
@@ -78,10 +80,18 @@ class _CassiniRuns:
         pair = [[_mean_of(run, model) for run in self.get(experiment, name).by_stack[name]] for name in (stack, other)]
         return Measured.over_seeds([a / b for a, b in zip(*pair, strict=True) if a and b], least=0.0)
 
+    def models(self, experiment: str, stack: str) -> dict[str, float]:
+        """Marks per iteration of each model's jobs, on average over jobs."""
+        self._marks(experiment, stack, "")
+        found: dict[str, list[float]] = {}
+        for name, marks in self.marks[experiment, stack]:
+            found.setdefault(name, []).append(marks)
+        return {name: sum(marks) / len(marks) for name, marks in found.items()}
+
     def ecn(self, experiment: str, stack: str, model: str = "") -> Measured:
         """Marks per iteration without CASSINI over those with it, over the jobs (of a model) whose tasks are recorded.
 
-        Those are the first tasks of the first seed. None if there are no marks without CASSINI.
+        Those are the first tasks of a run. None if there are no marks without CASSINI.
         """
         plain, shifted = (self._marks(experiment, name, model) for name in (stack, f"{stack}+cassini"))
         return Measured(plain / max(shifted, plain / NO_MARKS) if plain > 0 else None)
@@ -91,7 +101,8 @@ class _CassiniRuns:
         from weft_evidence.cassini.ecn import marks_by_model
 
         if (experiment, stack) not in self.marks:
-            runs = self.get(experiment, stack).by_stack[stack]
+            some = BESIDE_SEEDS if experiment == "figure-13" else None
+            runs = self.get(experiment, stack).by_stack[stack][:some]
             found = [entry for run in runs for entry in marks_by_model(run, EXPERIMENTS[experiment])]
             self.marks[experiment, stack] = found
         mine = [marks for name, marks in self.marks[experiment, stack] if model in ("", name)]
@@ -111,26 +122,35 @@ _Check = LabCheck[_CassiniRuns]
 # What a part of CASSINI does alone: the planner's candidate with the fewest racks, whatever its score; the best score
 # without shifts; shifts of the planner's own plan.
 CONTROLS = {"racks": "cassini:metric=racks,unshifted", "choice": "cassini:unshifted", "shifts": "cassini:candidates=1"}
-_WORDS = {"racks": "fewest racks, no score, no shifts", "choice": "no shifts", "shifts": "no choice"}
+_WORDS = {
+    "racks": "fewest racks, no score, no shifts", "choice": "no shifts", "shifts": "no choice",
+    "printed": "the algorithm as printed",
+}  # fmt: skip
+SIMILAR = "similar"  # a gain that the paper calls similar to another, without a number
 
 
-def _times(figure: str, stack: str, metric: str, published: float | None) -> dict[str, _Check]:
+def _controls(figure: str) -> dict[str, str]:
+    """By name; what is printed in the paper is run where its headlines are."""
+    return {**CONTROLS, **({"printed": "cassini:printed"} if figure == "figure-13" else {})}
+
+
+def _times(figure: str, stack: str, metric: str, stated: float | str | None) -> dict[str, _Check]:
     """The claim, and its controls, which no verdict is given on."""
-    rule, kind = (some_effect(1.0), Kind.OWN) if published is None else (on_that_side(1.0), None)
+    published = None if isinstance(stated, str) else stated
+    rule, kind = (some_effect(1.0) if published is None else on_that_side(1.0)), Kind.OWN if stated is None else None
     key = f"iteration_{metric}_s"
 
     def measure(other: str) -> Callable[[_CassiniRuns], Measured]:
         return lambda lab: lab.ratio(figure, stack, f"{stack}+{other}", key)
 
     what = f"{figure}: {metric} iteration time, {stack} over {stack}+cassini"
-    if published is None:
-        what += " (not in the paper)"
+    what += " (not in the paper)" if stated is None else " (similar to that of Themis; no number)" * (stated == SIMILAR)
     found = {
         f"{figure}.{stack}.{metric}": _Check(
-            what, published, "x", measure("cassini"), rule, slow=published is None, kind=kind
+            what, published, "x", measure("cassini"), rule, slow=stated is None, kind=kind,
         )
-    }
-    for name, other in CONTROLS.items():
+    }  # fmt: skip
+    for name, other in _controls(figure).items():
         found[f"{figure}.{stack}.{metric}.{name}"] = _unjudged(
             f"{what}: control, {_WORDS[name]}", published, "x", measure(other)
         )
@@ -155,7 +175,7 @@ def _costs(figure: str, stack: str) -> dict[str, _Check]:
     found = {
         f"{figure}.{stack}.restarts.plain": _unjudged(f"{what} alone (not in the paper)", None, "", restarts(stack))
     }
-    for name, other in {"": "cassini", **CONTROLS}.items():
+    for name, other in {"": "cassini", **_controls(figure)}.items():
         words, dot = (f": control, {_WORDS[name]}", f".{name}") if name else ("", "")
         found |= {
             f"{figure}.{stack}.jct{dot}": _unjudged(
@@ -172,29 +192,34 @@ def _unjudged(what: str, published: float | None, unit: str, measure: Callable[[
     return _Check(what, published, unit, measure, nearly, slow=True, kind=Kind.CONTROL)
 
 
-def _ecn(figure: str, stack: str, published: float | None, runs: str = "", model: str = "") -> _Check:
+def _ecn(
+    figure: str, stack: str, published: float | None, runs: str = "", model: str = "", kind: Kind | None = None
+) -> _Check:
     what = f"{figure}: ECN marks per iteration (an estimate), {stack} over {stack}+cassini"
     if model:
         what += f", {model}"
     what += " (direction: at least 2; 1000: none left)"
-    return _Check(what, published, "x", lambda lab: lab.ecn(runs or figure, stack, model), _at_least(2.0), slow=True)
+    return _Check(
+        what, published, "x", lambda lab: lab.ecn(runs or figure, stack, model), _at_least(2.0), slow=True, kind=kind,
+    )  # fmt: skip
 
 
 def _dlrm(stack: str) -> _Check:
     what = f"figure-13: mean iteration time of DLRM, {stack} over {stack}+cassini (no number published)"
     other = f"{stack}+cassini"
     return _Check(
-        what, None, "x", lambda lab: lab.of_model("figure-13", stack, other, DLRM), some_effect(1.0), slow=True
-    )
+        what, None, "x", lambda lab: lab.of_model("figure-13", stack, other, DLRM), some_effect(1.0), slow=True,
+    )  # fmt: skip
 
 
 def _beside(
-    figure: str, stack: str, other: str, metric: str, published: float | None, words: str, rule: Rule
+    figure: str, stack: str, other: str, metric: str, words: str, rule: Rule, kind: Kind | None = None
 ) -> _Check:
     what = f"{figure}: {metric} iteration time, {stack} over {other} ({words})"
     return _Check(
-        what, published, "x", lambda lab: lab.ratio(figure, stack, other, f"iteration_{metric}_s"), rule, slow=True
-    )
+        what, None, "x", lambda lab: lab.ratio(figure, stack, other, f"iteration_{metric}_s"), rule, slow=True,
+        kind=kind,
+    )  # fmt: skip
 
 
 def _at_least(least: float) -> Rule:
@@ -304,13 +329,16 @@ CLAIMS: dict[str, _Check] = {
     },
     **{
         f"{figure}.ideal.{metric}": _beside(
-            figure, "themis+cassini", "ideal", metric, None, "similar in the paper; no number", similar(1.0)
+            figure, "themis+cassini", "ideal", metric, words, similar(1.0), kind
         )
-        for figure in ("figure-11", "figure-13") for metric in ("mean", "p99")
+        for figure, words, kind in (
+            ("figure-11", "similar in the paper; no number", None), ("figure-13", "not in the paper", Kind.OWN)
+        )
+        for metric in ("mean", "p99")
     },
     **{
         f"{figure}.random.mean": _beside(
-            figure, "random", "themis", "mean", None, "random has the highest network overhead; no number",
+            figure, "random", "themis", "mean", "random has the highest network overhead; no number",
             some_effect(1.0),
         )
         for figure in ("figure-11", "figure-13")
@@ -320,8 +348,12 @@ CLAIMS: dict[str, _Check] = {
     "figure-13.themis.ecn": _ecn("figure-13", "themis", 27.0, model=DLRM),
     "figure-13.pollux.ecn": _ecn("figure-13", "pollux", 33.0, model=DLRM),
     "figure-14.themis.ecn": _ecn("figure-14", "themis", 29.0),
-    "figure-19.themis.ecn": _ecn("figure-19 (no number; runs of figure-11)", "themis", None, runs="figure-11"),
-    "figure-19.pollux.ecn": _ecn("figure-19 (no number; runs of figure-11)", "pollux", None, runs="figure-11"),
+    **{
+        f"figure-19.{stack}.ecn": _ecn(
+            "figure-11 (not in the paper)", stack, None, runs="figure-11", kind=Kind.OWN
+        )
+        for stack in ("themis", "pollux")
+    },
     **{
         f"figure-17.snapshot-{n}": _Check(
             f"Figure 17: adjustments per minute and job, snapshot {n}, 1 % jitter (fewer than 2)", 2.0, "/min",
@@ -333,21 +365,31 @@ CLAIMS: dict[str, _Check] = {
         "Figure 18: snapshots in which a grid of 5 degrees is as good as exact rotations", 100.0, "%", _figure_18,
         nearly, seeded=False,
     ),
+    **STATEMENTS,
 }  # fmt: skip
 CLAIMS = headed(PAPER, CLAIMS)
+
+
+def seeds_for(claim: str) -> int:
+    """How many seeds a claim has in a whole reproduction."""
+    figure, planner, *part = claim.split(".")
+    if figure != "figure-13":
+        return EVENT_SEEDS if claim == "figure-19.resnet50" else SEEDS
+    beside = planner in ("ideal", "random") or bool({*CONTROLS, "fixed"} & {*part})
+    return BESIDE_SEEDS if beside else EVENT_SEEDS
 
 
 def reproduce(request: Request) -> Reproduction:
     """Check the claims that were asked for, all by default."""
     names, notes = chosen(request, CLAIMS)
     lab = _CassiniRuns(request)
-    seeds = lab.seeds()
     claims = []
     quickly = " --quick" * request.quick
     for name in names:
+        seeds = lab.seeds(seeds_for(name))
         command = f"weft reproduce {PAPER} --claim {name} --seeds {len(seeds)} --seed {seeds[0]}{quickly} --json"
         scenario = f"weft_evidence.cassini {name.split('.')[0]}"
         claims.append(judge(name, CLAIMS[name], CLAIMS[name].measure(lab), scenario, command, seeds))
     if request.quick and request.seeds is None:
-        notes.append(f"quick: {QUICK_SEEDS} seeds instead of {SEEDS}.")
+        notes.append(f"quick: {QUICK_SEEDS} seed instead of {SEEDS} or {EVENT_SEEDS}.")
     return Reproduction(PAPER, tuple(claims), (*NOTES, *notes))

@@ -191,14 +191,14 @@ def loop_rule(seeds: int = 5, workers: int | None = None) -> list[dict[str, Any]
 
 def settings(seeds: int = 5) -> list[dict[str, Any]]:
     """Figure 13 with restarts of 0 to 30 s, leases of 1 to 20 minutes, noise scales of 1 to 100 batches."""
-    from weft_evidence.cassini.scenarios import EXPERIMENTS, RESTART_S
+    from weft_evidence.cassini.scenarios import RESTART_S, STUDIED
 
     cases = [(planner, restart) for planner in ("themis", "pollux") for restart in (0.0, RESTART_S, 30.0)]
     cases += [(f"themis:0.8,{60 * minutes}", RESTART_S) for minutes in (1, 3, 20)]
     cases += [(f"pollux:{how}", RESTART_S) for how in ("1,60", "100,60")]
     rows = []
     for planner, restart_s in cases:
-        scenario = deepcopy(EXPERIMENTS["figure-13"])
+        scenario = deepcopy(STUDIED["figure-13"])
         scenario["run"]["restart_s"] = restart_s
         row, _ = _ratios(scenario, planner, seeds)
         rows.append({"planner": planner, "restart_s": restart_s, **row})
@@ -237,12 +237,12 @@ def _with(whole: str, control: str) -> str:
 
 def one_change(seeds: int = 5) -> list[dict[str, Any]]:
     """Figures 11 and 13 under Themis with one thing as it is not: running jobs stay; leases of a minute."""
-    from weft_evidence.cassini.scenarios import EXPERIMENTS
+    from weft_evidence.cassini.scenarios import STUDIED
 
     rows = []
     for figure in ("figure-11", "figure-13"):
         for planner, whole in (("themis", "cassini:stay"), ("themis:0.8,60", "cassini")):
-            row, _ = _ratios(deepcopy(EXPERIMENTS[figure]), planner, seeds, whole)
+            row, _ = _ratios(deepcopy(STUDIED[figure]), planner, seeds, whole)
             rows.append({"figure": figure, "planner": planner, "part": whole, **row})
     return rows
 
@@ -266,12 +266,12 @@ def why_not(seeds: int = 5) -> list[dict[str, Any]]:
     planner without CASSINI (see `contention_of`).
     """
     from weft_evidence.cassini.contention import contention_of
-    from weft_evidence.cassini.scenarios import EXPERIMENTS
+    from weft_evidence.cassini.scenarios import STUDIED
 
-    models = [model for model in EXPERIMENTS["figure-13"]["workload"]["models"] if not model.startswith("dlrm")]
+    models = [model for model in STUDIED["figure-13"]["workload"]["models"] if not model.startswith("dlrm")]
     rows = []
     for figure, change, planner in (*_CHANGES, ("figure-13", {"models": models}, "themis")):
-        scenario = deepcopy(EXPERIMENTS[figure])
+        scenario = deepcopy(STUDIED[figure])
         workload = {**scenario["workload"], **change}
         scenario["workload"] = {key: value for key, value in workload.items() if value is not None}
         row, plain = _ratios(deepcopy(scenario), planner, seeds)
@@ -287,10 +287,10 @@ def room_to_gain(seeds: int = 5) -> list[dict[str, Any]]:
     Figure 16, whose tail does not gain, also with CASSINI.
     """
     from weft_evidence.cassini.contention import contention
-    from weft_evidence.cassini.scenarios import EXPERIMENTS
+    from weft_evidence.cassini.scenarios import STUDIED
 
     rows = []
-    for figure, scenario in EXPERIMENTS.items():
+    for figure, scenario in STUDIED.items():
         stacks = ("themis", "themis+cassini") if figure == "figure-16" else ("themis", "pollux")
         rows += [{"figure": figure, **row} for row in contention(scenario, stacks, seeds)]
     return rows
@@ -303,14 +303,14 @@ def stays(seeds: int = 5) -> list[dict[str, Any]]:
     moves takes the ends of its leases along.
     """
     from weft import api
-    from weft_evidence.cassini.scenarios import EXPERIMENTS
+    from weft_evidence.cassini.scenarios import STUDIED
 
     lengths = {"themis": 600.0} | {f"themis:0.8,{seconds}": float(seconds) for seconds in (60, 180, 1200)}
     usual = ("themis", "themis+cassini", "pollux", "pollux+cassini")
     rows = []
     for figure, stacks in (("figure-11", usual), ("figure-13", (*usual, *list(lengths)[1:]))):
         for stack in stacks:
-            runs = api.compare(deepcopy(EXPERIMENTS[figure]), [stack], seeds, workers=1).runs
+            runs = api.compare(deepcopy(STUDIED[figure]), [stack], seeds, workers=1).runs
             ends = [np.unique(np.concatenate([run.jobs["submit_s"], run.jobs["finish_s"]])) for run in runs]
             lasted = np.concatenate([(run.spans["end_s"] - run.spans["start_s"]).to_numpy() for run in runs])
             row = {

@@ -2,7 +2,7 @@
 and draws them.
 
 Without names all are run. Numbers go to docs/papers/cassini/studies.json; studies that are not named keep theirs.
-`python -m weft_evidence.cassini.experiments claims` runs the reproduction over five seeds instead, and writes
+`python -m weft_evidence.cassini.experiments claims` runs the whole reproduction instead, and writes
 claims.json beside them."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     if sys.argv[1:] == ["claims"]:
         with kept():
-            write_claims(reproduce("cassini", Request(seeds=5)).claims, FOLDER)
+            write_claims(reproduce("cassini", Request()).claims, FOLDER)
         return
     numbers: dict[str, Any] = json.loads(NUMBERS.read_text(encoding="utf-8")) if NUMBERS.exists() else {}
     for name in asked_for(STUDIES):

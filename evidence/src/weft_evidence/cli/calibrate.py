@@ -11,7 +11,7 @@ from weft.cli.common import JsonOption, notice, print_json
 
 if TYPE_CHECKING:
     from weft.model.profile import Profile
-    from weft.network.analytical import Hierarchy
+    from weft.network.hierarchy import Hierarchy
 
 
 def calibrate(
@@ -74,8 +74,8 @@ def _profile(model: str, gpus: int, gpu: str) -> Profile:
 
 
 def _hierarchy(network: str, system: Path | None) -> Hierarchy:
-    from weft.network.analytical import MODERN, OLDER
-    from weft.network.astra import read_network, read_system
+    from weft.network.astra_files import read_network, read_system
+    from weft.network.hierarchy import MODERN, OLDER
 
     named = {"modern": MODERN, "older": OLDER}
     found = named[network] if network in named else read_network(network)
@@ -89,7 +89,7 @@ def _write(profile: Profile, out: Path) -> None:
         save_profile(profile, out)
         return
     from weft.errors import InputError
-    from weft.network.astra import layer_text
+    from weft.network.astra_files import layer_text
 
     try:
         out.write_text(layer_text(profile), encoding="utf-8")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +21,9 @@ from weft.cli.common import (
     print_json,
     progress,
 )
+
+if TYPE_CHECKING:
+    from weft_evidence.claims import Request
 
 
 def reproduce(
@@ -49,6 +53,13 @@ def reproduce(
         bool,
         typer.Option("--all", help="All claims, why claims fail, and notes; without it what the paper puts first."),
     ] = False,
+    stable: Annotated[
+        bool,
+        typer.Option(
+            "--stability",
+            help="Which headline verdicts flip with one constant of ours at either end of its range (quick).",
+        ),
+    ] = False,
     fresh: FreshOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -58,6 +69,9 @@ def reproduce(
     Each claim has an interval over seeds and a verdict: reproduced (the published number), direction (an effect of
     another size), no, or not judged (too few seeds, or too wide an interval). docs/papers says how each paper was
     read. A reproduction that was interrupted continues from the runs that had finished.
+
+    --stability runs the headline claims at --quick size over three seeds with our values, then with one constant that
+    we chose at a time at either end of its range. A claim whose verdict flips is unstable, and by what is said.
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """
@@ -85,13 +99,19 @@ def reproduce(
     if real:
         given = {
             "--claim": claim, "--seeds": seeds, "--seed": seed, "--workers": workers, "--executor": executor,
-            "--report": report, "--fresh": fresh,
+            "--report": report, "--fresh": fresh, "--stability": stable,
         }  # fmt: skip
         _real(paper, quick, json, [option for option, value in given.items() if value])
         return
+    request = Request(quick, seed, seeds, tuple(claim or ()), workers, None, notice)
+    if stable:
+        _stability(
+            paper, request, [o for o, v in (("--report", report), ("--all", everything)) if v], fresh, executor, json
+        )
+        return
     refuse_unwritable(report)
     with kept(fresh, notice), using(executor), progress("reproducing") as on_progress:
-        result = run(paper, Request(quick, seed, seeds, tuple(claim or ()), workers, on_progress, notice))
+        result = run(paper, replace(request, on_progress=on_progress))
     shown = headline_text if result.headlines and not (everything or claim) else claims_text
     deliver(result.to_dict(), json, lambda _: shown(result), report, lambda path: write(path, result, command_line()))
 
@@ -103,20 +123,44 @@ def _stated(paper: str, json: bool) -> None:
     from weft_evidence import claims_of
     from weft_evidence.coverage import counted
     from weft_evidence.coverage import stated as listed
+    from weft_evidence.pages import folder_of
+    from weft_evidence.pages import recorded as records
 
     known = claims_of(paper)
     if not (found := listed(paper)):
         raise InputError(f"reproduce {paper}: nobody has listed what it states")
+    there = (folder_of(paper) / "claims.json").is_file()  # in a checkout
+    recorded = [row["id"] for row in records(paper)] if there else None
     rows = [
-        {"id": one.id, "where": one.where, "what": one.what, "value": one.value, "status": one.status,
+        {"id": one.id, "where": one.where, "what": one.what, "value": one.value, "status": one.state(recorded),
          "claims": one.judged_by(known), "tests": one.tests, "needs": one.needs or ""}
         for one in found
     ]  # fmt: skip
     table = plain_table("where", "what", "stated", "")
     for one in found:
-        table.add_row(one.where, one.what, one.value, f"{one.status} {one.needs or ''}".strip())
-    table.caption = counted(paper)
+        table.add_row(one.where, one.what, one.value, f"{one.state(recorded)} {one.needs or ''}".strip())
+    table.caption = counted(paper, recorded)
     deliver({"stated": rows}, json, lambda _: table)
+
+
+def _stability(
+    paper: str, request: Request, refused: list[str], fresh: bool, executor: str | None, json: bool
+) -> None:  # fmt: skip
+    """A line for each headline claim: its verdict, and which constants it hangs on."""
+    from weft.cli.common import plain_table
+    from weft.errors import InputError
+    from weft.runs.executors import using
+    from weft.runs.kept import kept
+    from weft_evidence.stability import stability, to_dict
+
+    if refused:
+        raise InputError(f"reproduce {paper}: --stability prints one table; leave {' and '.join(refused)} out")
+    with kept(fresh, notice), using(executor), progress("reproducing at the ends of constants") as on_progress:
+        found = stability(paper, replace(request, on_progress=on_progress))
+    table = plain_table("headline claim", "verdict", "stability")
+    for one in found:
+        table.add_row(one.headline or one.id, one.verdict, one.words)
+    deliver(to_dict(paper, found, request.seeds), json, lambda _: table)
 
 
 def _real(paper: str, quick: bool, json: bool, given: list[str]) -> None:

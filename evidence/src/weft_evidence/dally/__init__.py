@@ -23,9 +23,11 @@ from weft_evidence.checks import (
     value,
 )
 from weft_evidence.claims import Measured, Picture, Reproduction, Request, Runs
+from weft_evidence.dally import models
 from weft_evidence.dally.latency import TIERS, latencies, share
 from weft_evidence.dally.runs import GANDIVA, RACKS, has_files, quarter_words, run_experiments, timers_over_time
 from weft_evidence.dally.shapes import ASTRA_SIM
+from weft_evidence.rows import read
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -340,6 +342,7 @@ CLAIMS: dict[str, Check] = {
     ),
     **_tables(),
 }
+CLAIMS |= models.checks() | read(__package__, lambda name: at(*name.split("@")))
 CLAIMS = headed(PAPER, CLAIMS)
 
 

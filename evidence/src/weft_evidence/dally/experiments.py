@@ -14,8 +14,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from weft.network.analytical import Analytical, Hierarchy
+from weft.network.analytical import Analytical
 from weft.network.cost import DALLY_TABLE_I
+from weft.network.hierarchy import Hierarchy
 from weft.results.metrics import summary
 from weft.runs.kept import kept
 from weft_evidence import claims_of, reproduce

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
 from weft_evidence.claims import Request, Runs
+from weft_evidence.settings import run_stacks
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -109,8 +110,6 @@ def run_experiments(
     needed: Mapping[str, Mapping[str, None]], seeds: Sequence[int], request: Request
 ) -> dict[str, Runs]:
     """Run every `stack@experiment` that is needed, seed by seed; results carry that name."""
-    from weft import api
-
     done: dict[str, Runs] = {}
     total = len(seeds) * sum(map(len, needed.values()))
     before = 0
@@ -127,11 +126,8 @@ def run_experiments(
                     if request.on_progress is not None:
                         request.on_progress(before + count, total)
 
-                compared = api.compare(
-                    scenario(experiment, seed, quick=request.quick), stacks, [seed], workers=request.workers,
-                    on_progress=tell, on_compile=request.on_compile,
-                )  # fmt: skip
-                runs += [replace(run, stack=f"{run.stack}@{experiment}") for run in compared.runs]
+                found = run_stacks(request, scenario(experiment, seed, quick=request.quick), stacks, [seed], tell)
+                runs += [replace(run, stack=f"{run.stack}@{experiment}") for run in found]
                 before += len(stacks)
         done[paper] = Runs(runs)
     return done

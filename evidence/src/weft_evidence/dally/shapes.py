@@ -17,8 +17,9 @@ from pathlib import Path
 
 from weft.errors import ScenarioError
 from weft.model.profile import Profile
-from weft.network.analytical import Analytical, Hierarchy, dimension
+from weft.network.analytical import Analytical
 from weft.network.cost import DALLY_TABLE_I, CostModel, Shape, units
+from weft.network.hierarchy import Hierarchy, dimension
 from weft.workload import zoo
 from weft.workload.profiles.layers import read_layers
 from weft_evidence.calibration import compute_factor, slowed

@@ -13,7 +13,9 @@ import numpy as np
 
 from weft.runs.prepare import compile_kernels
 from weft.scenario.shipped import scenario_path
+from weft_evidence.checks import LabCheck
 from weft_evidence.claims import Measured, Request
+from weft_evidence.settings import scenario_of, stack_of
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -91,7 +93,7 @@ class FlowRuns:
         from weft.scenario import Scenario
         from weft.scenario.build import Layers
 
-        self.quick = request.quick
+        self.request, self.quick = request, request.quick
         self.seeds = request.numbers(SEEDS, QUICK_SEEDS)
         first, few = max(request.seed, FIRST_HELD_OUT), request.seeds or QUICK_SEEDS
         self.held_out = [first + i for i in range(few if request.quick else max(request.seeds or 0, HELD_OUT))]
@@ -107,9 +109,9 @@ class FlowRuns:
                 if setting.alone:
                     data.pop("network", None)
                 given = Scenario.load({**data, **{table: {**data[table], **new} for table, new in changes.items()}})
-            self._given[setting] = given
+            self._given[setting] = given = scenario_of(request, given)
             for seed in self.seeds_of(setting):
-                tasks.append(Task(given, Layers(setting.stack), seed, False))
+                tasks.append(Task(given, Layers(stack_of(request, setting.stack)), seed, False))
                 owners.append(setting)
         tell = request.on_progress or (lambda done, total: None)
         if tasks:
@@ -229,6 +231,15 @@ class ControlRun:
     words: str
     needs: tuple[Setting, ...]
     shows: Callable[[FlowRuns], str]
+
+
+@dataclass(frozen=True)
+class FlowCheck(LabCheck[FlowRuns]):
+    """A claim, and the settings it needs runs of. `controls` show where a result comes from, and are run unless it has
+    to be quick."""
+
+    needs: tuple[Setting, ...] = ()
+    controls: tuple[ControlRun, ...] = ()
 
 
 def compared(

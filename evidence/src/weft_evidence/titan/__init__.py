@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from weft.policies.place.pattern import bytes_across, kind_of, pattern_of
 from weft_evidence.checks import (
-    LabCheck,
     Rule,
     chosen,
     equal,
@@ -21,7 +19,7 @@ from weft_evidence.checks import (
     on_that_side,
     place_of,
 )
-from weft_evidence.claims import Kind, Measured, Reproduction, Request, Verdict, published
+from weft_evidence.claims import Kind, Measured, Reproduction, Request, Verdict
 from weft_evidence.titan.exact import BOUND, FORMS, Score, compare
 from weft_evidence.titan.figures import pictures
 from weft_evidence.titan.runs import (
@@ -33,17 +31,18 @@ from weft_evidence.titan.runs import (
     STACKS,
     Testbed,
     Traces,
+    bed_of,
     is_synthetic,
     on_testbed,
     place_on_testbed,
     testbed_words,
 )
+from weft_evidence.titan.statements import PUBLISHED, STATEMENTS, Check, Part
 
 TITLE = "Non-idle machine-aware worker placement for efficient distributed training in GPU clusters (Titan)"
 
 PAPER = "titan"
 STATES, QUICK_STATES = {False: 3000, True: 2500}, {False: 200, True: 60}  # random states; True: tight ones
-PUBLISHED = published(PAPER)
 
 NOTES = (
     "Means are over the arrivals of jobs, as the paper has them; claims named over-time have means over time.",
@@ -76,46 +75,32 @@ class _TitanRuns:
         return self.scores[tight][name]
 
 
-class Part(StrEnum):
-    """What a claim is checked on."""
-
-    EXAMPLE = "a worked example"
-    TESTBED = "the testbed"
-    TRACE = "a trace"
-    STATES = "random states, beside the exact solver"
-
-
-@dataclass(frozen=True)
-class _Check(LabCheck[_TitanRuns]):
-    part: Part = Part.EXAMPLE
-
-
 _Numbers = Mapping[str, Mapping[str, float]]  # at one seed, by placer and by the name of the number
 
 
 def _check(
-    what: str, published: float, unit: str, measure: Callable[[_TitanRuns], float], rule: Rule,
+    what: str, published: float | None, unit: str, measure: Callable[[_TitanRuns], float], rule: Rule,
     part: Part = Part.EXAMPLE, kind: Kind | None = None,
-) -> _Check:  # fmt: skip
+) -> Check:  # fmt: skip
     """A claim about one number: no seeds are compared. States for the exact solver are drawn, but each counts."""
-    return _Check(what, published, unit, lambda lab: Measured(measure(lab)), rule, seeded=False, part=part, kind=kind)
+    return Check(what, published, unit, lambda lab: Measured(measure(lab)), rule, seeded=False, part=part, kind=kind)
 
 
 def _traced(
     what: str, published: float, unit: str, trace: str, of: Callable[[_Numbers], float], rule: Rule,
     least: float = -math.inf,
-) -> _Check:  # fmt: skip
+) -> Check:  # fmt: skip
     """A claim about the placers on a trace, seed by seed. `least` is the least value there can be."""
 
     def measure(lab: _TitanRuns) -> Measured:
         return Measured.over_seeds([of(numbers) for numbers in lab.traces.of(trace)], least)
 
-    return _Check(f"{trace.replace('-', ' ')}: {what}", published, unit, measure, rule, part=Part.TRACE)
+    return Check(f"{trace.replace('-', ' ')}: {what}", published, unit, measure, rule, part=Part.TRACE)
 
 
 def _numbers(
     claim: str, what: str, published: Mapping[str, float], unit: str, trace: str, metric: str
-) -> dict[str, _Check]:
+) -> dict[str, Check]:
     """A claim for each placer: the published number of a metric on a trace."""
 
     def number(placer: str) -> Callable[[_Numbers], float]:
@@ -127,7 +112,7 @@ def _numbers(
     }
 
 
-def _savings(claim: str, what: str, published: Mapping[str, float], trace: str, metric: str) -> dict[str, _Check]:
+def _savings(claim: str, what: str, published: Mapping[str, float], trace: str, metric: str) -> dict[str, Check]:
     """A claim for each other placer: how much less of a metric Titan needs."""
 
     def over(placer: str) -> Callable[[_Numbers], float]:
@@ -139,7 +124,7 @@ def _savings(claim: str, what: str, published: Mapping[str, float], trace: str, 
     }
 
 
-def _gains(claim: str, what: str, published: Mapping[str, float], trace: str, metric: str) -> dict[str, _Check]:
+def _gains(claim: str, what: str, published: Mapping[str, float], trace: str, metric: str) -> dict[str, Check]:
     """A claim for each other placer: how many times as much of a metric Titan has."""
 
     def over(placer: str) -> Callable[[_Numbers], float]:
@@ -158,7 +143,7 @@ def _both(published: Mapping[str, float]) -> dict[str, float]:
     return {**published, **({DEALT: published["elasticflow"]} if "elasticflow" in published else {})}
 
 
-def _places(claim: str, what: str, published: float, trace: str, metric: str) -> dict[str, _Check]:
+def _places(claim: str, what: str, published: float, trace: str, metric: str) -> dict[str, Check]:
     """Titan's place among the four, the least first, with either ElasticFlow."""
 
     def beside(without: str) -> Callable[[_TitanRuns], Measured]:
@@ -172,8 +157,8 @@ def _places(claim: str, what: str, published: float, trace: str, metric: str) ->
 
     words = f"{trace.replace('-', ' ')}: {what}"
     return {
-        claim: _Check(words, published, "place", beside(DEALT), in_place, part=Part.TRACE),
-        f"{claim}.{DEALT}": _Check(
+        claim: Check(words, published, "place", beside(DEALT), in_place, part=Part.TRACE),
+        f"{claim}.{DEALT}": Check(
             f"{words}, beside {DEALT}", published, "place", beside("elasticflow"), in_place, part=Part.TRACE
         ),
     }
@@ -182,9 +167,10 @@ def _places(claim: str, what: str, published: float, trace: str, metric: str) ->
 def _bed(
     what: str, published: float, unit: str, of: Callable[[Testbed, Testbed], float], model: str, workers: int,
     over: str, side: float,
-) -> _Check:  # fmt: skip
+) -> Check:  # fmt: skip
     def measure(lab: _TitanRuns) -> float:
-        return of(on_testbed("titan", model, workers), on_testbed(over, model, workers))
+        bed = bed_of(lab.request)
+        return of(on_testbed("titan", model, workers, **bed), on_testbed(over, model, workers, **bed))
 
     return _check(what, published, unit, measure, on_that_side(side), Part.TESTBED)
 
@@ -192,11 +178,13 @@ def _bed(
 def _near(
     claim: str, what: str, published: float, unit: str, model: str, workers: int,
     of: Callable[[Testbed, Testbed], float], same: float,
-) -> dict[str, _Check]:  # fmt: skip
+) -> dict[str, Check]:  # fmt: skip
     """Titan on the testbed beside either ElasticFlow, to which it is close; `same` if there were no difference."""
 
     def measure(other: str) -> Callable[[_TitanRuns], float]:
-        return lambda lab: of(on_testbed("titan", model, workers), on_testbed(other, model, workers))
+        return lambda lab: of(
+            *(on_testbed(placer, model, workers, **bed_of(lab.request)) for placer in ("titan", other))
+        )
 
     return {
         f"{claim}-{name}": _check(f"{what} {name}", published, unit, measure(name), near(same), Part.TESTBED)
@@ -204,7 +192,7 @@ def _near(
     }
 
 
-def _section_ii(placer: str, published: float) -> _Check:
+def _section_ii(placer: str, published: float) -> Check:
     """Machines with 4, 3, 2 and 1 of 4 GPUs free; 4 workers."""
 
     def measure(lab: _TitanRuns) -> float:
@@ -245,7 +233,7 @@ def _at_least(published: float, measured: Measured) -> Verdict:
 _AT_LEAST = Rule(_at_least, Kind.DIRECTION)
 
 
-def _exact(name: str, tight: bool) -> dict[str, _Check]:
+def _exact(name: str, tight: bool) -> dict[str, Check]:
     slug = f"exact{'-tight' * tight}.{name.replace(':', '-')}"
     where = "tight states" if tight else "states"
     return {
@@ -269,12 +257,12 @@ def _times(a: Testbed, b: Testbed) -> float:
     return a.iteration_s / b.iteration_s
 
 
-def _means(prefix: str = "", when: str = ARRIVALS) -> dict[str, _Check]:
+def _means(prefix: str = "", when: str = ARRIVALS) -> dict[str, Check]:
     """Exp#1 to #4, averages over arrivals or over time."""
     words = "" if when else " (mean over time)"
     profit = PUBLISHED["profit"]
     rates = {name: profit["titan"] / profit[name] for name in ("elasticflow", "tiresias", "hived")}
-    found: dict[str, _Check] = {}
+    found: dict[str, Check] = {}
     for claim, what, metric, unit, trace, key, less in (
         ("exp-1", "used machines", "used", "machines", "trace-1", "used", "less_used"),
         ("exp-2", "fragmentation", "fragmentation", "%", "trace-2", "fragmentation", "less_fragmentation"),
@@ -292,14 +280,15 @@ def _means(prefix: str = "", when: str = ARRIVALS) -> dict[str, _Check]:
     return {f"{prefix}{name}": check for name, check in found.items()}
 
 
-CLAIMS: dict[str, _Check] = {
+_NONE = Rule(lambda published, measured: "direction" if measured.value == 0.0 else "no", Kind.DIRECTION)
+CLAIMS: dict[str, Check] = {
     **{
         f"section-ii.{name}": _section_ii(name, k) for name, k in (("elasticflow", 0.0), ("hived", 1.5), ("titan", 1.0))
     },
     "figure-8.idle": _check("Figure 8: servers left idle by Titan, 12 workers", 1.0, "servers", _left_idle(12), equal),
     "figure-8.none": _check(
-        "Figure 8: idle servers that Titan takes, 8 workers", 0.0, "servers", lambda lab: 2.0 - _left_idle(8)(lab),
-        equal,
+        "Figure 8: idle servers that Titan takes, 8 workers (none; not in the text)", None, "servers",
+        lambda lab: 2.0 - _left_idle(8)(lab), _NONE, kind=Kind.OWN,
     ),
     **_means(),
     **_means("over-time.", ""),
@@ -336,7 +325,7 @@ CLAIMS: dict[str, _Check] = {
 for _tight in (False, True):
     for _form in FORMS:
         CLAIMS |= _exact(_form, _tight)
-CLAIMS = headed(PAPER, CLAIMS)
+CLAIMS = headed(PAPER, CLAIMS | STATEMENTS)
 
 
 def reproduce(request: Request) -> Reproduction:

@@ -35,8 +35,9 @@ from weft_evidence.checks import judge
 from weft_evidence.claims import Request
 from weft_evidence.machines import machine_use, profit_rate, total
 from weft_evidence.pages import ROOT, asked_for, write_claims
-from weft_evidence.titan import CLAIMS, Part
+from weft_evidence.titan import CLAIMS
 from weft_evidence.titan.runs import DEALT, HD, STACKS, TraceRun, bytes_between, measured, on_testbed, scenario
+from weft_evidence.titan.statements import Part
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult

@@ -23,16 +23,21 @@ from weft.scenario.shipped import scenario_path
 from weft.workload import zoo
 from weft_evidence.claims import Request
 from weft_evidence.machines import at_arrivals, machine_use, mean, overhead_bytes, profit_rate, total
+from weft_evidence.settings import own, run_stacks
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
     from weft.results.series import Steps
 
 DEALT = "elasticflow-dealt"  # ElasticFlow with ranks dealt out as Titan deals them
+STAGED = "titan-3ms"  # Titan with a stage so short that its limit binds
 STACKS = {
     "titan": "titan", "hived": "hived", "elasticflow": "elasticflow", "tiresias": "fifo[place=skew]",
     DEALT: "elasticflow[place=dealt:elasticflow]",
 }  # fmt: skip
+# Beginnings of trace 1. "alone" is the paper's own workflow: communication is added to durations, and nobody contends
+# for links. In "stage" they do, as in the whole trace.
+SHORT = {"alone": 1500, "stage": 1500}
 SEEDS, QUICK_SEEDS = 3, 3
 HD = "halving-doubling"
 ELASTICFLOW, ACME = "elasticflow/raw", "acme/trace_seren.csv"
@@ -41,7 +46,7 @@ QUICK_EFFORT = 0.2  # most of a short run is measuring windows; docs/papers/tita
 STACKED = frozenset({"first-fit:shared", "random:shared"})  # placers that pile jobs up on GPUs: their runs take minutes
 # Free devices of the testbed's servers of 4: background jobs of one device, 0 to 3 on a server. Figure 8 is a picture
 # without numbers; these fit what the text says of it: two idle servers, one of them left with 12 workers.
-FREE = np.array([1, 2, 3, 1, 2, 1, 4, 4])
+FREE = (1, 2, 3, 1, 2, 1, 4, 4)
 EPOCHS, IMAGES, BATCH = 200, 50_000, 512
 MODELS, SIZES = ("resnet50", "vgg16"), (4, 6, 8, 10, 12)  # the models and numbers of workers of the testbed's jobs
 
@@ -64,6 +69,10 @@ def scenario(trace: str, quick: bool) -> dict[str, Any]:
             "source": "poisson", "gpus": _SIZES, "duration_median_s": 9_500.0, "duration_sigma": 1.3, "load": 0.2,
             "reading": "compute", "jobs": SYNTHETIC_JOBS,
         }  # fmt: skip
+    if trace == "alone":
+        made["network"]["sharing"] = "ideal"
+    if trace in SHORT:
+        work["jobs"] = SHORT[trace]
     if quick:
         work["jobs"] = QUICK_JOBS
         made["run"]["effort"] = QUICK_EFFORT
@@ -75,7 +84,15 @@ _SIZES = {1: 57682.0, 2: 1483.0, 4: 2371.0, 8: 7009.0, 16: 381.0, 32: 354.0, 64:
 
 def is_synthetic(trace: str) -> bool:
     """Whether the jobs of a trace are drawn from published figures since its file is not there."""
-    return not _has({"trace-1": ELASTICFLOW, "trace-2": ACME}[trace])
+    return not _has(ACME if trace == "trace-2" else ELASTICFLOW)
+
+
+def stacks_of(trace: str) -> dict[str, str]:
+    """Placers by name. Where a stage is looked at, Titan has it too."""
+    staged = {STAGED: "fifo[place=titan:0.003]"}
+    if trace == "stage":
+        return {"titan": STACKS["titan"], **staged}
+    return STACKS | staged if trace == "alone" else STACKS
 
 
 def _has(name: str) -> bool:
@@ -110,19 +127,16 @@ class Traces:
     def of(self, trace: str) -> list[dict[str, Mapping[str, float]]]:
         """All placers on a trace, seed by seed."""
         if trace not in self.numbers:
-            from weft import api
-
+            stacks = stacks_of(trace)
             self.numbers[trace] = []
             for seed in self.seeds:
-                compared = api.compare(
-                    scenario(trace, self.request.quick), list(STACKS.values()), [seed], workers=self.request.workers,
-                    on_progress=self.request.on_progress, on_compile=self.request.on_compile,
-                )  # fmt: skip
-                by_stack = {run.stack: run for run in compared.runs}
-                found = {name: measured(by_stack[stack]) for name, stack in STACKS.items()}
+                given, request = scenario(trace, self.request.quick), self.request
+                runs = run_stacks(request, given, list(stacks.values()), [seed], request.on_progress)
+                by_stack = {run.stack: run for run in runs}
+                found = {name: measured(by_stack[stack]) for name, stack in stacks.items()}
                 self.done.setdefault(trace, found)
                 self.numbers[trace].append({name: run.numbers for name, run in found.items()})
-                self.notes += [f"{trace}: {note}" for note in compared.runs[0].notes]
+                self.notes += [f"{trace}: {note}" for note in runs[0].notes]
         return self.numbers[trace]
 
 
@@ -205,40 +219,47 @@ class Testbed:
     iteration_s: float
     comm_s: float
     workers: int
+    batch: int = BATCH
 
     @property
     def throughput(self) -> float:
         """Images per second."""
-        return BATCH / self.iteration_s
+        return self.batch / self.iteration_s
 
     @property
     def comm_s_per_epoch(self) -> float:
         """Exposed communication in an epoch of 50,000 images."""
-        return self.comm_s * IMAGES / BATCH
+        return self.comm_s * IMAGES / self.batch
 
     @property
     def machine_hours(self) -> float:
         """Machines in use x the time of 200 epochs."""
-        return self.in_use * EPOCHS * (IMAGES / BATCH) * self.iteration_s / 3600.0
+        return self.in_use * EPOCHS * (IMAGES / self.batch) * self.iteration_s / 3600.0
 
 
-def place_on_testbed(placer: str, model: str, workers: int) -> Placed:
+def bed_of(request: Request) -> dict[str, Any]:
+    """What the testbed is like, with the request's values: free devices, and the global batch."""
+    return {"free": tuple(own(request, "testbed.free", FREE)), "batch": own(request, "testbed.batch", BATCH)}
+
+
+def place_on_testbed(placer: str, model: str, workers: int, free: tuple[int, ...] = FREE) -> Placed:
     """Machines and ranks that a placer chooses on the testbed, with the background jobs there."""
-    idle = FREE == 4
+    left = np.array(free)
+    idle = left == 4
     if placer == "titan":
         kind = kind_of(zoo.profile(model, workers), HD)
-        found = solve(kind, FREE, idle, StageLimits(np.inf, lambda a, b: np.inf))
+        found = solve(kind, left, idle, StageLimits(np.inf, lambda a, b: np.inf))
         if found is None:
             raise AssertionError("the testbed has room for 18 workers")
         return found
     if placer == "hived":
-        return _in_turn(fragments_first(FREE, np.full(8, 4), np.zeros(8, dtype=np.int64), workers))
+        return _in_turn(fragments_first(left, np.full(8, 4), np.zeros(8, dtype=np.int64), workers))
     from weft.policies.place.skew import skew_of
 
     if placer == "tiresias" and skew_of(model) <= 0.3:
-        order = np.argsort(FREE, kind="stable")
-        return _in_turn(_filled(order, workers))
-    shares = _filled(np.argsort(-FREE, kind="stable"), workers)  # idle servers, the fewest
+        order = np.argsort(left, kind="stable")
+        return _in_turn(_filled(order, free, workers))
+    shares = _filled(np.argsort(-left, kind="stable"), free, workers)  # idle servers, the fewest
     if placer == DEALT:
         counts = tuple(count for _, count in shares)
         ranks = divide(kind_of(zoo.profile(model, workers), HD), counts).ranks
@@ -246,10 +267,10 @@ def place_on_testbed(placer: str, model: str, workers: int) -> Placed:
     return _in_turn(shares)
 
 
-def _filled(order: Any, workers: int) -> list[tuple[int, int]]:
+def _filled(order: Any, free: tuple[int, ...], workers: int) -> list[tuple[int, int]]:
     shares = []
     for machine in order.tolist():
-        count = min(int(FREE[machine]), workers)
+        count = min(free[machine], workers)
         workers -= count
         shares += [(machine, count)] if count else []
     return shares
@@ -264,21 +285,24 @@ def _in_turn(shares: list[tuple[int, int]]) -> Placed:
 
 
 @cache
-def on_testbed(placer: str, model: str, workers: int, inside_gbps: float | None = None) -> Testbed:
+def on_testbed(
+    placer: str, model: str, workers: int, inside_gbps: float | None = None, free: tuple[int, ...] = FREE,
+    batch: int = BATCH,
+) -> Testbed:  # fmt: skip
     """A job of the testbed: a global batch of 512 images, halving-doubling, 100 Gbit/s, alone on its links. Devices of
     one server exchange `inside_gbps` each; None: as much as they like."""
     cluster = _cluster(inside_gbps)
-    found = place_on_testbed(placer, model, workers)
+    found = place_on_testbed(placer, model, workers, free)
     gpus = [0] * workers
     for machine, ranks in found:
-        free = cluster.servers[machine].gpus[4 - int(FREE[machine]) :]
-        for rank, gpu in zip(ranks, free, strict=False):
+        devices = cluster.servers[machine].gpus[4 - free[machine] :]
+        for rank, gpu in zip(ranks, devices, strict=False):
             gpus[rank] = gpu
-    profile = zoo.profile(model, workers, batch=max(1, round(BATCH / workers)))
+    profile = zoo.profile(model, workers, batch=max(1, round(batch / workers)))
     seconds = play_on(cluster, profile, tuple(gpus), HD).seconds
     machines = {machine: len(ranks) for machine, ranks in found}
-    in_use = int((FREE < 4).sum()) + sum(bool(FREE[m] == 4) for m in machines)
-    return Testbed(machines, in_use, seconds, seconds - profile.compute_s, workers)
+    in_use = sum(left < 4 or m in machines for m, left in enumerate(free))
+    return Testbed(machines, in_use, seconds, seconds - profile.compute_s, workers, batch)
 
 
 def testbed_words() -> list[str]:

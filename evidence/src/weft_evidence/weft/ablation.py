@@ -1,4 +1,4 @@
-"""What each rule of the stack `weft` is worth: one rule taken away at a time (docs/stack-weft.md).
+"""What each rule of the stack `weft` is worth: one rule taken away at a time (docs/stack-weft-rules.md).
 
 python -m weft_evidence.weft.ablation [demo|busy|ada-srsf|dally]...
 

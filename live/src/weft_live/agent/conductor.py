@@ -20,7 +20,7 @@ from weft.policies.pace.base import Admission, Pace
 from weft.policies.pace.flow import Flow, FlowSpec
 from weft_live.agent.host import FLOOR_BYTES_PER_S, REPORT_S
 from weft_live.agent.ruling import Ruling, Sent
-from weft_live.hearing import SEEN, Keeper
+from weft_live.reports import SEEN, Keeper
 
 # On a host: bytes per second that the job has between its phases, 0: it is not held; bytes per second now, None: no
 # limit; and what the host had seen of its phases. An agent holds a job by itself when a phase ends, so the same words
@@ -28,7 +28,7 @@ from weft_live.hearing import SEEN, Keeper
 Order = tuple[float, float | None, int]
 Owner = tuple[int, str]  # whose processes are a job's: the user's number, and Slurm's number of the job or ""
 # A job that is held keeps this part of the slowest link, at most so many bytes per second. One that is held more
-# tightly starts later when it is let go (docs/real-network.md has the figures).
+# tightly starts later when it is let go (docs/measured/testbed has the figures).
 _HELD, HELD_BYTES_PER_S = 0.02, 5_000_000
 _SOONEST_S = 0.02  # least seconds between reports
 _FLOWS = 1000  # numbers for the flows of one job
@@ -80,7 +80,7 @@ class _Member:
         return {link for flow in self.flows for link in flow.path}
 
     def wait(self, until: float) -> None:
-        """Its present phase may begin then; the time until then counts as waiting for its gate."""
+        """Let the job's present phase begin at that time; the time until then counts as waiting for its gate."""
         self.at = until
         self.keeper.last[0] = (self.count, until)
 
@@ -126,7 +126,7 @@ class Conductor:
         self, name: str, gpus: Sequence[int], gate: Mapping[str, float] | None = None, turn: float = 0.0,
         collective: str = "ring", owner: Owner | None = None,
     ) -> None:  # fmt: skip
-        """A job of `owner` (this process's own user, if nobody else) starts on these GPUs; one of that name which is
+        """A job starts on these GPUs, as the user `owner` (by default this process's own). A job of that name that is
         still here has been started anew."""
         self.remove(name)
         flows = open_collective(collective, gpus, self.cluster)
@@ -152,7 +152,7 @@ class Conductor:
             self._anew(self.members[name])
 
     def owners(self) -> dict[str, Owner]:
-        """Whose the jobs are: an agent takes no process of anybody else for a part of them."""
+        """The user of each job: an agent takes no process of another user for a part of it."""
         return {name: member.owner for name, member in self.members.items()}
 
     def planned(self, slot_s: float, slots: int, switches: Mapping[str, Sequence[int]] | None) -> dict[str, Any]:

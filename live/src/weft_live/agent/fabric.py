@@ -65,7 +65,7 @@ class Keepers:
                 self._say(words)
 
     def _ask(self, line: Line) -> str:
-        """What is wrong with one of them; "" if nothing is. One that is silent may come back."""
+        """What is wrong with one process; "" if nothing is. A silent one may come back."""
         try:
             answer = line.ask("keeps", {})
         except LostError as error:
@@ -124,7 +124,7 @@ class Fabric:
         return all(link in self._keeper for link in links)
 
     def ask(self, message: Message, timeout_s: float) -> Message:
-        """The answers of all whom it concerns, as one; LostError if one of them does not come in time."""
+        """The answers of all processes that a message concerns, as one; LostError if one does not come in time."""
         parts = self._parts(message)
         if len(parts) == 1:
             ((address, part),) = parts.items()
@@ -145,8 +145,8 @@ class Fabric:
             self._lines[address].tell("post", part)
 
     def _parts(self, message: Message) -> dict[str, Message]:
-        """What each of them is told. All have what the hosts of a job tell each other: the switch next to a host is
-        asked by it and by whoever sends to it."""
+        """The message to each process. What the hosts of a job tell each other goes to all of them, because the switch
+        next to a host is asked by that host and by every host that sends to it."""
         keeper, parts = self._keeper, {}
         for address in self._lines:
             asks = [row for row in message.get("ask", ()) if keeper.get(row[0]) == address]

@@ -53,7 +53,7 @@ def refuse_simulated(pace: Pace) -> None:
 
 
 def steers(pace: Pace) -> bool:
-    """Whether a real network has to be told anything for this pace. Real links share without loss by themselves."""
+    """Whether agents must act for this pace. Real links share by themselves."""
     rated = pace.rates() is not None and not pace.natural
     return rated or pace.admission(1e-9, 0.0).kind != "all"
 
@@ -124,9 +124,9 @@ class Plane:
         self.control.add(job, there.gpus, turn=self.turns.get(job, 0.0), owner=there.owner)
         self._absent.pop(job, None)
         if there.owner is not None and there.owner[0] < 0:
-            self.say(f"{job}: nobody knows whose it is, so no process is taken for its own, and none is paced")
+            self.say(f"{job}: weft does not know its user, so agents take no process for its own and pace none")
         elif self._servers(there.gpus) == 1:
-            self.say(f"{job}: is on one server; NVLink and shared memory cannot be paced, and nothing else is there")
+            self.say(f"{job}: is on one server, where it sends over NVLink and shared memory, which agents cannot pace")
         else:
             self._unsaid[job] = now
 

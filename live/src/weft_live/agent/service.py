@@ -65,7 +65,7 @@ class AgentService:
             self._say(words)
 
     def _refused(self, peer: str) -> None:
-        self.say(f"agents: somebody called with another secret ({peer}); an agent needs a copy of this one")
+        self.say(f"agents: one called with another secret ({peer}); it needs a copy of this server's")
 
     def change(self) -> None:
         """The conductor was told something: look again. To be called with the lock held."""

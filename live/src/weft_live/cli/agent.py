@@ -36,9 +36,9 @@ def agent(
 ) -> None:
     """Pace and shift the jobs of this host as the server says, until it is stopped.
 
-    Jobs are processes with WEFT_JOB in their environment, as weft serve and Slurm start them. Their TCP sockets are
-    found and paced from outside; RDMA, NVLink and shared memory cannot be. An agent that dies, hangs or loses its
-    server lets go of every socket within a second. Jobs of other users need CAP_SYS_PTRACE, and nothing else does.
+    Jobs are processes with WEFT_JOB in their environment, as weft serve and Slurm start them. The agent finds and paces
+    their TCP sockets from outside; it cannot pace RDMA, NVLink and shared memory. An agent that dies, hangs or loses
+    its server lets go of every socket within a second. Jobs of other users need CAP_SYS_PTRACE, and nothing else does.
 
     Example: weft agent --server unix:weft-run/agents.sock --dir weft-run
     """
@@ -135,8 +135,8 @@ def run(
 ) -> None:
     """Run a PyTorch DDP script so that weft can shift its communication, without a change to the script.
 
-    Gradients are exchanged as before, by a communication hook that DDP models get when they are made; it reports every
-    iteration and waits at the gate. Without weft serve around it the script runs as ever.
+    weft gives DDP models a communication hook when the script makes them. The hook exchanges gradients as before,
+    reports every iteration and waits at the gate. Outside of weft serve it changes nothing.
 
     Example: weft run -- python train.py (as a job: weft submit --gpus 2 --per-rank -- weft run -- python train.py)
     """

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from weft.cli.common import DirOption, JsonOption, print_json, run_folder
+from weft.errors import InputError
 
 
 def submit(
@@ -44,7 +45,7 @@ def submit(
     job = {
         "name": name, "argv": list(command), "gpus": gpus, "iterations": iterations, "model": _model(model),
         "iteration_s": iteration_s, "per_rank": per_rank, "restarts": restarts, "checkpoint_every": checkpoint_every,
-        "resumes": resumes, "grace_s": grace_s, "user": os.environ.get("USER", ""), "cwd": os.getcwd(),
+        "resumes": resumes, "grace_s": grace_s, "user": os.environ.get("USER", ""), "cwd": _here(),
         "env": dict(os.environ),
     }  # fmt: skip
     answer = call(run_folder(dir), {"do": "submit", "job": job})
@@ -65,6 +66,13 @@ def cancel(
     from weft_live.server.control import call
 
     call(run_folder(dir), {"do": "cancel", "job": job})
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise InputError("submit: the folder that you are in has been removed; change to another one") from None
 
 
 def _model(model: str) -> str:

@@ -136,8 +136,8 @@ def run(
 
     A job is a model of the zoo, whose iteration is replayed on real sockets, or a command in quotes (a PyTorch DDP
     script, say), with one process on each server, which writes the times of its iterations to the file that WEFT_LOG
-    names. With --shift the jobs run once more, one after another on the network, and with --pace once more, paced by
-    agents. Flows of others (--foreign) run beside the jobs, but not beside a job that is alone.
+    names. With --shift the jobs run once more, so that they communicate one after another, and with --pace once more,
+    paced by agents. Flows of others (--foreign) run beside the jobs, but not beside a job that is alone.
 
     Example: weft testbed run cluster.toml --job vgg16@s0,s2 --job vgg16@s1,s3 --pace priority --slot-ms 10
     """

@@ -32,11 +32,10 @@ def path_state(
     """From the load of all other flows on each link of a path, by slot: what is free, path load and price, by slot.
 
     `mates` are, by link, how many other flows of the same job send over it, and what of the load is theirs. Constraint
-    (7) is that of a whole job: b is the load of other jobs, and of what they leave the job's flows have equal parts.
-    A job whose flows gave way to each other would hold itself up: no broadcast begins before the last push does.
-    `own` is what the flow itself has posted. Where late or lost messages let more be posted than a link has, everybody
-    keeps their part of it: without that, hosts that see each other late give way to each other for ever.
-    """
+    (7) is that of a whole job: b is the load of other jobs, and of what they leave the job's flows have equal parts. A
+    job whose flows gave way to each other would hold itself up: no broadcast begins before the last push does. `own` is
+    what the flow itself has posted. Where late or lost messages let more be posted than a link has, every host keeps
+    its part of it: otherwise hosts that see each other late would give way to each other for ever."""
     free, path_load, prices = [float("inf")] * slots, [0.0] * slots, [0.0] * slots
     posted = own if own is not None else [0.0] * slots
     for n, (load, room) in enumerate(zip(loads, available, strict=True)):

@@ -90,7 +90,7 @@ class LocalWorld(LiveWorld[LocalTask]):
 
     def cancel(self, job_id: str) -> bool:
         """End a job for good; False if there is no such job any more."""
-        task = self.tasks.get(job_id) or next((t for t in self._coming() if t.job.id == job_id), None)
+        task = self._known(job_id)
         if task is None:
             return False
         task.cancelled = True

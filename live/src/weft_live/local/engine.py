@@ -8,12 +8,12 @@ from typing import Any
 
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Started, Stopped
-from weft.model.plan import Decision, Gate, Hold, SetGate, Start, Stop
-from weft.model.reason import speak
+from weft.model.plan import Decision, Gate, Start, Stop
 from weft.network.topologies import Machine, leaf_spine
 from weft_live.clock import Clock
 from weft_live.engine import Site
 from weft_live.local import LocalTask, LocalWorld
+from weft_live.waiting import would
 
 
 class LocalEngine:
@@ -69,19 +69,11 @@ class DryWorld(LocalWorld):
         events: list[Event] = []
         now = self.now()
         for decision in decisions:
-            job_id = decision.job
-            match decision:
-                case Start():
-                    self.tasks[job_id].gpus = decision.gpus
-                    self._say(
-                        f"would start {job_id} on GPUs {' '.join(map(str, decision.gpus))}: {speak(decision.reason)}"
-                    )
-                    events.append(Started(now, job_id))
-                case Stop():
-                    self._say(f"would stop {job_id}: {speak(decision.reason)}")
-                    events.append(Stopped(now, job_id, self.tasks[job_id].saved, decision.reason))
-                case SetGate():
-                    self._say(f"would gate {job_id}: {speak(decision.reason)}")
-                case Hold():
-                    self._say(f"would hold {job_id}: {speak(decision.reason)}")
+            job_id, where = decision.job, ""
+            if isinstance(decision, Start):
+                self.tasks[job_id].gpus, where = decision.gpus, f"GPUs {' '.join(map(str, decision.gpus))}"
+                events.append(Started(now, job_id))
+            elif isinstance(decision, Stop):
+                events.append(Stopped(now, job_id, self.tasks[job_id].saved, decision.reason))
+            self._say(would(decision, where))
         return events

@@ -101,7 +101,12 @@ def call(folder: Path, request: Request) -> Answer:
         refuse_foreign(folder)  # a request carries the caller's environment
     try:
         token = (folder / TOKEN).read_text(encoding="ascii").strip()
-        line = ask(folder / SOCKET, json.dumps({**request, "token": token}).encode(), _ANSWER_S)
+        asked = json.dumps({**request, "token": token}).encode()
+        if len(asked) >= _LONGEST:
+            raise InputError(
+                f"a request has {_LONGEST >> 20} MiB at most; say it with a shorter command and environment"
+            )
+        line = ask(folder / SOCKET, asked, _ANSWER_S)
         answer: Answer = json.loads(line)
     except TimeoutError:
         raise InputError(f"{folder}: weft serve does not answer; look at weft queue before you ask again") from None
@@ -122,8 +127,8 @@ def _make_token(path: Path) -> str:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         os.write(file, secrets.token_hex(32).encode())
         os.close(file)
-    token = path.read_text(encoding="ascii").strip()
-    if len(token) < 32:  # killed while it was written
+    token = path.read_text(encoding="ascii", errors="replace").strip()
+    if len(token) < 32 or not token.isalnum():  # killed while it was written, or damaged
         path.unlink()
         return _make_token(path)
     return token

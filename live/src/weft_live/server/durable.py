@@ -23,9 +23,8 @@ Outcome = Callable[[str], Why]  # how a job ended
 class Durable(Around):
     """Any world, with a ledger between it and the core's decisions.
 
-    Events need no log of their own to survive: what a world reported and the ledger does not hold yet it reports again
-    to the process that takes over, because it can still be seen (a job submitted, a process ended).
-    """
+    Events need no log of their own: if the ledger does not hold an event yet, the world reports it again to the next
+    server, because its cause can still be seen (a job submitted, a process ended)."""
 
     def __init__(self, world: World, ledger: Ledger, outcome: Outcome) -> None:
         super().__init__(world)
@@ -78,7 +77,7 @@ class Durable(Around):
         return events
 
     def _corrected(self, event: Event) -> list[Learned]:
-        """How long a new job is taken to be, if its user's claims have been worth little."""
+        """How long weft expects a new job to be, where its user's earlier jobs took longer than claimed."""
         if not isinstance(event, Submitted) or self.claims.times(event.job.user) == 1.0:
             return []
         return self.claims.corrected(self._ledger.said(event.job.id), self._alone_s(event.job), event.time_s)

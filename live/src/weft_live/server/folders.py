@@ -35,7 +35,11 @@ def refuse_foreign(folder: Path, option: str = "--dir") -> None:
         raise InputError(f"{folder}: belongs to somebody else; name your own folder with {option}")
     if status.st_mode & 0o022:
         raise InputError(f"{folder}: others may write there; chmod go-w it, or name another folder with {option}")
-    for parent in whole.parents:
+    named = Path(os.path.abspath(folder))
+    for link in (named, *named.parents):
+        if link.is_symlink() and link.lstat().st_uid not in (0, os.geteuid()):
+            raise InputError(f"{folder}: {link} is a link of somebody else, who could change it; name another {option}")
+    for parent in {*whole.parents, *named.parents}:
         known = parent.stat()
         if known.st_uid not in (0, os.geteuid()):
             raise InputError(
@@ -53,6 +57,19 @@ def refuse_network(folder: Path, mounts: str | None = None) -> None:
             f"{folder}: is on a network file system ({kind}), where the ledger is not safe; name a folder on a local "
             "disk with --dir, and one that the nodes see with --shared"
         )
+
+
+def refuse_to_read(folder: Path, name: str) -> None:
+    """Raise if the ledger, a file of that name, is not there, or not ours."""
+    try:
+        with open(folder / name, "rb"):
+            pass
+    except PermissionError:
+        raise InputError(
+            f"{folder}: belongs to somebody else; ask its owner, or name another folder with --dir"
+        ) from None
+    except OSError:
+        raise InputError(f"{folder}: no run of weft serve; start one there, or name its folder with --dir") from None
 
 
 def _mounts() -> str:
@@ -98,5 +115,6 @@ def _listed(folder: Path) -> list[Path]:
 
 def _changed_s(attempt: Path) -> float:
     with suppress(OSError):
-        return max(entry.lstat().st_mtime for entry in (attempt, *attempt.iterdir()))
+        known = [entry.lstat() for entry in (attempt, *attempt.iterdir())]
+        return max(min(one.st_mtime, one.st_ctime) for one in known)  # users may write any time into a file of theirs
     return float("inf")

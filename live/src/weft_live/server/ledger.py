@@ -22,6 +22,7 @@ from weft.model.plan import Decision, Hold, SetGate, Start, Stop
 from weft.model.reason import Why, read_why, written
 from weft_live.description import Description
 from weft_live.ending import Faults
+from weft_live.server.folders import refuse_to_read
 from weft_live.server.older import from_sentences
 from weft_live.server.snapshot import Changes, assembled
 
@@ -106,30 +107,26 @@ class Ledger:
         self._where = folder or "in memory"
         self.say: Callable[[str], None] = lambda _: None
         self.patient: Callable[[], bool] = lambda: False  # whether to try again what could not be written
-        if folder is None:
-            self._db = sqlite3.connect(":memory:", isolation_level=None)
-        elif read_only:
-            _refuse_to_read(folder)
+        if folder is not None and read_only:
+            refuse_to_read(folder, FILE)
             self._db = sqlite3.connect(f"{(folder / FILE).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
         else:
-            os.close(os.open(folder / FILE, os.O_CREAT | os.O_RDWR, 0o600))  # environments are in it: for the owner
-            self._db = sqlite3.connect(folder / FILE, isolation_level=None)
-        self._db.execute("PRAGMA busy_timeout = 5000")
-        if not read_only:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-        new = not read_only and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
-        found = _VERSION if new else self.meta("version")
-        if found in _OLDER and folder is not None:
-            copy = sqlite3.connect(":memory:" if read_only else folder / f"{FILE}.v{found}", isolation_level=None)
+            self._db = _database(folder and folder / FILE)
+        for setting in ("busy_timeout = 5000", *(() if read_only else ("journal_mode = WAL", "synchronous = FULL"))):
+            self._all(f"PRAGMA {setting}")
+        begun = self._all("SELECT 1 FROM sqlite_master WHERE name = 'meta'")
+        found = self.meta("version") if begun else None  # None: new, or its server died before it had begun
+        if found not in (None, *_OLDER, _VERSION):
+            raise InputError(f"{folder}: written by another version of weft ({found}); serve in an empty folder")
+        if folder is not None and (found in _OLDER or (found is None and read_only)):
+            copy = _database(None if read_only else folder / f"{FILE}.v{found}")
             self._db.backup(copy)
             if read_only:  # as it will be once a server has taken it over
                 self._db, copy = copy, self._db
             copy.close()
-            from_sentences(self._db)
-        elif found != _VERSION:
-            raise InputError(f"{folder}: written by another version of weft ({found}); serve in an empty folder")
-        if not read_only:
+        if found in _OLDER:
+            from_sentences(self._db, _VERSION)
+        if not read_only or found is None:
             self._db.executescript(_TABLES)
             self.set_meta("version", _VERSION)
 
@@ -144,8 +141,7 @@ class Ledger:
                 other.backup(self._db)
             other.close()
             if self.meta("version") in _OLDER:
-                from_sentences(self._db)
-                self.set_meta("version", _VERSION)
+                from_sentences(self._db, _VERSION)
 
     # What is written
 
@@ -202,10 +198,14 @@ class Ledger:
         """Report trouble with the file itself in words: it is no bug of weft, and jobs run on."""
         try:
             yield
+        except sqlite3.IntegrityError:
+            raise
         except sqlite3.OperationalError as error:
             raise LedgerTrouble(
                 f"{self._where}: the ledger cannot be written ({error}); make room there, and weft serve goes on"
             ) from None
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from None
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -233,8 +233,7 @@ class Ledger:
     def write(self, cycle: int, time_s: float, decisions: Sequence[Decision]) -> None:
         """Decisions of one cycle; kept when this returns, whatever becomes of the process.
 
-        That they survive the machine too is seen to by `keep`, which follows before they are carried out.
-        """
+        `keep`, which follows before they are carried out, makes them survive a crash of the machine, too."""
         rows = [(cycle, time_s, d.job, _ACTION[type(d)], _gpus(d), _gate(d), written(d.reason)) for d in decisions]
         insert = "INSERT INTO decisions (cycle, time_s, job, action, gpus, gate, reason) VALUES (?, ?, ?, ?, ?, ?, ?)"
         self._db.execute("PRAGMA synchronous = NORMAL")
@@ -272,53 +271,67 @@ class Ledger:
 
     def meta(self, key: str, default: Any = None) -> Any:
         """A value about the run as a whole."""
+        rows = self._all("SELECT value FROM meta WHERE key = ?", (key,))
+        return self._values(rows[0])[0] if rows else default
+
+    def _all(self, question: str, given: Sequence[Any] = ()) -> list[Any]:
+        """What the file answers; a disk may have damaged it."""
         try:
-            row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        except sqlite3.Error as error:
-            raise InputError(f"the ledger cannot be read ({error}); is this the folder of a weft serve?") from None
-        return default if row is None else json.loads(row[0])
+            return self._db.execute(question, given).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from None
+
+    def _values(self, texts: Iterable[str]) -> list[Any]:
+        """Read together: one by one, thousands take longer than a user likes to wait."""
+        try:
+            values: list[Any] = json.loads(f"[{','.join(texts)}]")
+        except ValueError as error:
+            raise self._damaged(error) from None
+        return values
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(
+            f"{self._where}: the ledger cannot be read ({error}); is that a folder of weft serve, and its disk sound?"
+        )
 
     def core(self) -> dict[str, Any] | None:
         """The core's last state."""
-        row = self._db.execute("SELECT state FROM core").fetchone()
-        if row is None:
-            return None
-        small: dict[str, Any] = json.loads(row[0])
-        if "jobs" in small["table"]:  # as version 1 wrote it; the first `keep` writes everything anew
+        kept = self._values(said for (said,) in self._all("SELECT state FROM core"))
+        small: dict[str, Any] | None = kept[0] if kept else None
+        if small is None or "jobs" in small["table"]:  # as version 1 wrote it; the first `keep` writes everything anew
             return small
-        rows = self._db.execute("SELECT id, state FROM core_jobs").fetchall()
-        profiles = self._db.execute("SELECT state FROM core_profiles ORDER BY number").fetchall()
-        jobs = dict(zip((job for job, _ in rows), _values(state for _, state in rows), strict=True))
-        return assembled(small, jobs, _values(state for (state,) in profiles))
+        rows = self._all("SELECT id, state FROM core_jobs")
+        profiles = self._all("SELECT state FROM core_profiles ORDER BY number")
+        jobs = dict(zip((job for job, _ in rows), self._values(state for _, state in rows), strict=True))
+        return assembled(small, jobs, self._values(state for (state,) in profiles))
 
     def jobs(self, *, ended: bool = True) -> list[JobRow]:
         """All jobs, in order of submission, or only those that have not ended."""
-        rows = self._db.execute(
+        rows = self._all(
             "SELECT number, id, submit_s, description, cancelled, status, end_s, run_s, iterations, reason FROM jobs "
             "WHERE ? OR status = '' ORDER BY number",
             (ended,),
-        ).fetchall()
+        )
         return [
             JobRow._make((*r[:3], Description.known(said), bool(r[4]), *r[5:9], read_why(r[9])))
-            for r, said in zip(rows, _values(r[3] for r in rows), strict=True)
+            for r, said in zip(rows, self._values(r[3] for r in rows), strict=True)
         ]
 
     def listed(self, *, ended: bool) -> list[dict[str, Any]]:
         """The same, as far as a queue shows them: thousands of descriptions take longer than a user likes to wait."""
-        rows = self._db.execute(
+        rows = self._all(
             "SELECT id, submit_s, status, run_s, iterations, reason, "
             "json_extract(description, '$.gpus', '$.iterations', '$.model') "
             "FROM jobs WHERE ? OR status = '' ORDER BY number",
             (ended,),
-        ).fetchall()
+        )
         names = ("job", "submit_s", "status", "ran_s", "done", "why", "gpus", "iterations", "model")
-        said = _values(row[-1] for row in rows)
+        said = self._values(row[-1] for row in rows)
         return [dict(zip(names, (*row[:-1], *more), strict=True)) for row, more in zip(rows, said, strict=True)]
 
     def said(self, job_id: str) -> Description:
         """A job as submitted."""
-        (said,) = self._db.execute("SELECT description FROM jobs WHERE id = ?", (job_id,)).fetchone()
-        return Description.known(json.loads(said))
+        return Description.known(self._values(self._all("SELECT description FROM jobs WHERE id = ?", (job_id,))[0])[0])
 
     def check(self) -> list[str]:
         """What is wrong with it, if something is."""
@@ -337,19 +350,18 @@ class Ledger:
                 job = record["job"]["id"]
                 if jobs.get(job) != "":
                     found.append(f"core_jobs: {job} has not ended, but {jobs.get(job) or 'unknown'} to the jobs")
-        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        except (sqlite3.Error, InputError, ValueError, KeyError, TypeError) as error:
             return [f"cannot be read: {error}"]
         return found
 
     def next_number(self) -> int:
         """The number that the next job will have."""
-        row = self._db.execute("SELECT coalesce(max(number), 0) + 1 FROM jobs").fetchone()
-        return int(row[0])
+        return int(self._all("SELECT coalesce(max(number), 0) + 1 FROM jobs")[0][0])
 
     def starts(self, job_id: str) -> int:
         """How often a job was started."""
         question = "SELECT count(*) FROM decisions WHERE job = ? AND action = 'start' AND NOT void"
-        return int(self._db.execute(question, (job_id,)).fetchone()[0])
+        return int(self._all(question, (job_id,))[0][0])
 
     def faults(self, job_id: str) -> Faults:
         """How often a job was started again because it failed."""
@@ -357,25 +369,17 @@ class Ledger:
 
     def decisions(self, job_id: str | None = None) -> list[tuple[str, DecisionRow]]:
         """Decisions that were not void, of one job or of all, as they were taken; each with its job."""
-        rows = self._db.execute(
+        rows = self._all(
             "SELECT job, time_s, action, gpus, reason FROM decisions WHERE NOT void AND (? IS NULL OR job = ?) "
             "ORDER BY number",
             (job_id, job_id),
-        ).fetchall()
+        )
         return [(job, DecisionRow(at_s, did, gpus, read_why(said))) for job, at_s, did, gpus, said in rows]
 
     def events(self, job_id: str) -> list[EventRow]:
         """What happened to a job."""
-        rows = self._db.execute(
-            "SELECT time_s, job, kind, reason FROM events WHERE job = ? ORDER BY number", (job_id,)
-        ).fetchall()
+        rows = self._all("SELECT time_s, job, kind, reason FROM events WHERE job = ? ORDER BY number", (job_id,))
         return [EventRow(at_s, job, kind, read_why(said)) for at_s, job, kind, said in rows]
-
-
-def _values(texts: Iterable[str]) -> list[Any]:
-    """Read together: one by one, thousands take longer than a user likes to wait."""
-    values: list[Any] = json.loads(f"[{','.join(texts)}]")
-    return values
 
 
 def _gpus(decision: Decision) -> str:
@@ -387,14 +391,8 @@ def _gate(decision: Decision) -> str:
     return json.dumps(asdict(gate)) if gate else ""
 
 
-def _refuse_to_read(folder: Path) -> None:
-    """Raise if there is no ledger, or none for us."""
-    try:
-        with open(folder / FILE, "rb"):
-            pass
-    except PermissionError:
-        raise InputError(
-            f"{folder}: belongs to somebody else; ask its owner, or name another folder with --dir"
-        ) from None
-    except OSError:
-        raise InputError(f"{folder}: no run of weft serve; start one there, or name its folder with --dir") from None
+def _database(path: Path | None) -> sqlite3.Connection:
+    """A file that its owner alone can read, since environments are in it; or none."""
+    if path is not None:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    return sqlite3.connect(path or ":memory:", isolation_level=None)

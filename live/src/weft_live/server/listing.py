@@ -41,17 +41,8 @@ def queue(folder: Path, ledger: Ledger, *, ended: bool = False) -> list[dict[str
 def _refused(key: str, words: str) -> dict[str, Any]:
     """A job of Slurm that weft cannot take."""
     nothing: dict[str, Any] = dict.fromkeys(("submit_s", "waited_s", "iterations", "done"))
-    return {
-        **nothing,
-        "job": key,
-        "status": "refused",
-        "gpus": 0,
-        "where": "",
-        "ran_s": 0.0,
-        "model": "",
-        "reason": words,
-        "code": "refused",
-    }
+    nothing |= {"gpus": 0, "where": "", "ran_s": 0.0, "model": ""}
+    return {**nothing, "job": key, "status": "refused", "reason": words, "code": "refused"}
 
 
 class _Here:
@@ -102,7 +93,7 @@ def servers_down(ledger: Ledger) -> dict[str, str]:
 
 
 def waits_for(job_id: str, table: dict[str, Any]) -> Why:
-    """Why a job waits: what was said about it, else about the job that it stands behind."""
+    """Why a job waits: its own reason, else that of the job that it stands behind."""
     held: dict[str, str] = table["held"]
     if job_id in held:
         return read_why(held[job_id])
@@ -196,7 +187,9 @@ def write_trace(ledger: Ledger, path: Path) -> int:
         writer.writerow((row.id, *times, iterations or "", said.model, said.user, row.status))
     new = path.with_name(f".{path.name}.new")
     try:
-        new.write_text(text.getvalue(), encoding="utf-8")
+        new.unlink(missing_ok=True)
+        with open(new, "x", encoding="utf-8") as file:  # where others may write, it may be a link of theirs
+            file.write(text.getvalue())
         new.replace(path)
     except OSError as error:
         raise InputError(

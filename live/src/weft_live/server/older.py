@@ -15,13 +15,14 @@ _CANCELLED = {
 }
 
 
-def from_sentences(db: sqlite3.Connection) -> None:
-    """Take the tables over."""
+def from_sentences(db: sqlite3.Connection, version: int) -> None:
+    """Take the tables over: with the version that they then have, or not at all."""
     db.execute("BEGIN")
     for table in ("jobs", "events"):
         db.execute(f"ALTER TABLE {table} RENAME COLUMN words TO reason")
         rows = db.execute(f"SELECT number, reason FROM {table} WHERE reason != ''").fetchall()
         db.executemany(f"UPDATE {table} SET reason = ? WHERE number = ?", [(written(read(t)), n) for n, t in rows])
+    db.execute("UPDATE meta SET value = ? WHERE key = 'version'", (str(version),))
     db.execute("COMMIT")
 
 

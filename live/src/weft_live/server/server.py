@@ -210,7 +210,7 @@ class Server:
             self.world.take_over(view, row.description, starts, faults, row.cancelled, gate)
 
     def _accept_again(self, row: JobRow) -> None:
-        """A job that was accepted, by a server that died before the core heard of it."""
+        """Report a job that an earlier server had accepted before it died, and that the core does not know."""
         try:
             job = row.description.job(row.submit_s, self.profiles.wait)
         except InputError as error:  # its profile file is gone, or another one now
@@ -221,7 +221,8 @@ class Server:
             self.world.cancel(row.id)
 
     def _remember_speeds(self) -> None:
-        """What attempts that have ended measured, from the files they left: policies are told what they were told."""
+        """Read what ended attempts measured from the files that they left, so that policies see the same speeds as
+        before."""
         rows = {row.id: row for row in self.ledger.jobs()}
         number: Counter[str] = Counter()
         ended: list[tuple[JobRow, int, Placement]] = []
@@ -247,7 +248,8 @@ class Server:
             self.ledger.set_meta("down", down)
         if now >= self._next_tidy_s:
             self._next_tidy_s = now + _TIDY_S
-            remove_old(self.engine.jobs_folder(self.folder), self._attempts(), time.time() - self.world.bounds.keep_s)
+            today_s = min(time.time(), self.world.clock.wall_s + now)  # whoever sets the clock ahead loses nothing
+            remove_old(self.engine.jobs_folder(self.folder), self._attempts(), today_s - self.world.bounds.keep_s)
         if now >= self._next_record_s:
             self._next_record_s = now + _RECORD_S
             try:

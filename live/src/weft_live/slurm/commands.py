@@ -18,6 +18,8 @@ from weft.network.topologies.hostlist import compress
 _LIMIT_S = 10.0
 _PER_LINE_S = 0.1  # more for each line of a batch
 _AT_ONCE = 4  # processes that carry out one batch
+# What an operator has set for themselves would hide jobs, keep cancels from them, or write times in other words.
+_ASKS_ELSE = re.compile(r"(SQUEUE|SINFO|SCANCEL|SACCT|SCONTROL|SSHARE|SDIAG)_|SLURM_(TIME_FORMAT|CLUSTERS)$")
 _COMMANDS = ("squeue", "sinfo", "scontrol", "scancel")
 
 
@@ -45,8 +47,9 @@ class Slurm:
 
     def __init__(self, conf: str | None = None, limit_s: float = _LIMIT_S, path: str = "") -> None:
         self.limit_s = limit_s
+        plain = {name: value for name, value in os.environ.items() if not _ASKS_ELSE.match(name)}
         whole = {"SLURM_BITSTR_LEN": "0"}  # arrays are listed whole, however long
-        self._environment = {**os.environ, **whole, **({"SLURM_CONF": conf} if conf else {})}
+        self._environment = {**plain, **whole, **({"SLURM_CONF": conf} if conf else {})}
         if path:
             self._environment["PATH"] = path
         # The limit holds even for a command whose weft has been killed meanwhile.
@@ -72,10 +75,10 @@ class Slurm:
         """Every node, as JSON."""
         return self._ask("sinfo", "--json")
 
-    def topology(self) -> str:
-        """Switches, one per line; "" where Slurm knows none."""
+    def topology(self, name: str = "") -> str:
+        """Switches, one per line; "" where Slurm knows none. `name` is one of several topologies."""
         try:
-            return self._ask("scontrol", "--oneliner", "show", "topology")
+            return self._ask("scontrol", "--oneliner", "show", "topology", *filter(None, [name]))
         except Unreachable as error:
             if "opology" in str(error):  # a plugin without switches says so, and that is an answer
                 return ""
@@ -87,15 +90,15 @@ class Slurm:
         return dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", text, re.MULTILINE))
 
     def up_s(self, ahead_s: float) -> float:
-        """How long the controller, which is as far ahead of this machine, has been up; a year if it does not say."""
+        """How long the controller has been up, given by how much its clock is ahead; a year if it does not say."""
         with suppress(ValueError, OverflowError):
             began = time.strptime(self.config().get("BOOT_TIME", ""), "%Y-%m-%dT%H:%M:%S")
             return time.time() + ahead_s - time.mktime(began)
         return 365 * 86400.0
 
     def silent(self, nodes: Iterable[str]) -> frozenset[str]:
-        """Those of these nodes that have not told the controller, since it was started, what they run. Until then it
-        shows them as they were before, for half a minute even where nothing answers any more."""
+        """The nodes among these that have not told the controller since its start what they run. Until a node does, the
+        controller shows it as it was before, for half a minute even if the node is dead."""
         told = self._ask("scontrol", "--oneliner", "show", "node", compress(sorted(nodes)))
         return frozenset(re.findall(r"^NodeName=(\S+) .*\bSlurmdStartTime=(?:None|Unknown|N/A)\b", told, re.MULTILINE))
 
@@ -133,10 +136,8 @@ class Slurm:
     # What is changed
 
     def scontrol(self, lines: Sequence[str]) -> str:
-        """Run several commands of scontrol, in any order; returns what it complained about, if it did.
-
-        Each command waits for its answer, and most of that is waiting: so a few processes share them.
-        """
+        """Run several commands of scontrol, in any order; returns its complaints, if any. A few processes share the
+        commands, because each mostly waits for its answer."""
         if not lines:
             return ""
         limit_s = self.limit_s + _PER_LINE_S * len(lines)

@@ -11,19 +11,19 @@ from typing import Any
 from weft.errors import InputError
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Started, Stopped
-from weft.model.plan import Decision, Hold, SetGate, Start, Stop
-from weft.model.reason import speak
+from weft.model.plan import Decision, Start, Stop
 from weft_live.engine import Site, refuse_own
 from weft_live.server.folders import own
 from weft_live.slurm.commands import Slurm, Unreachable
 from weft_live.slurm.intake import Intake
-from weft_live.slurm.notes import refuse_folder, refuse_giving, refuse_hook
+from weft_live.slurm.notes import no_hook, refuse_folder, refuse_giving, refuse_hook
 from weft_live.slurm.priority import read_standing
 from weft_live.slurm.reconcile import look
 from weft_live.slurm.records import Record
 from weft_live.slurm.states import Look, Runs, SlurmTask, Waits
-from weft_live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, refuse_plugin
+from weft_live.slurm.topology import gpu_nodes, read_cluster, refuse_cluster, shown_topology
 from weft_live.slurm.world import SlurmWorld
+from weft_live.waiting import would
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class SlurmEngine:
     def refuse(self, cluster: Cluster, folder: Path) -> None:
         """Raise if the nodes are others, or if what must be installed is not."""
         refuse_folder(self.jobs_folder(folder).parent)
-        refuse_cluster(cluster, gpu_nodes(self.slurm, self.partitions))
+        nodes = gpu_nodes(self.slurm, self.partitions)
+        refuse_cluster(cluster, nodes)
         with suppress(Unreachable):
-            config = self.slurm.config()
-            refuse_hook(config)
-            refuse_plugin(config, self.slurm.topology())
+            refuse_hook(self.slurm.config(), self.partitions)
+            shown_topology(self.slurm, self.partitions, nodes)
             read_standing(self.slurm, self.priority)
 
     def layers(
@@ -91,6 +91,14 @@ class SlurmEngine:
 
     def open(self, site: Site) -> SlurmWorld:
         """The world, and who takes jobs from Slurm's queue for it."""
+        with suppress(Unreachable):
+            config = self.slurm.config()
+            if words := no_hook(config):
+                if not site.dry_run:
+                    raise InputError(words)
+                site.say(f"note: {words}")
+            if config.get("TaskProlog") == "(null)":
+                site.say("note: Slurm has no TaskProlog, so no job can report its progress; weft serve --setup has one")
         folder = site.folder if site.dry_run else self.jobs_folder(site.folder).parent
         if not site.dry_run:
             own(
@@ -125,19 +133,13 @@ class DrySlurmWorld(SlurmWorld):
         events: list[Event] = []
         now = self.now()
         for decision in decisions:
-            task = self.tasks[decision.job]
-            match decision:
-                case Start():
-                    task.state = Runs(self._at(task, decision.gpus), now)
-                    nodes = ", ".join(f"{name}: {n}" for name, n in self.on_nodes(decision.gpus).items())
-                    self.say(f"would start {decision.job} on {nodes}: {speak(decision.reason)}")
-                    events.append(Started(now, decision.job))
-                case Stop():
-                    task.state = Waits(now, 0.0)
-                    self.say(f"would stop {decision.job}: {speak(decision.reason)}")
-                    events.append(Stopped(now, decision.job, task.saved, decision.reason))
-                case SetGate():
-                    self.say(f"would gate {decision.job}: {speak(decision.reason)}")
-                case Hold():
-                    self.say(f"would hold {decision.job}: {speak(decision.reason)}")
+            task, where = self.tasks[decision.job], ""
+            if isinstance(decision, Start):
+                task.state = Runs(self._at(task, decision.gpus), now)
+                where = ", ".join(f"{name}: {n}" for name, n in self.on_nodes(decision.gpus).items())
+                events.append(Started(now, decision.job))
+            elif isinstance(decision, Stop):
+                task.state = Waits(now, 0.0)
+                events.append(Stopped(now, decision.job, task.saved, decision.reason))
+            self.say(would(decision, where))
         return events

@@ -16,9 +16,9 @@ from weft.policies.planners.base import Planner
 from weft_live.description import Description
 from weft_live.server.ledger import Ledger
 from weft_live.server.profiles import Profiles, Reading
-from weft_live.slurm.hands import Snapshot
+from weft_live.slurm.client import Snapshot
 from weft_live.slurm.notes import foreign
-from weft_live.slurm.records import Node, Record
+from weft_live.slurm.records import Node, Record, printable
 from weft_live.slurm.request import describe, on_fewest_nodes
 from weft_live.slurm.states import SlurmTask
 from weft_live.slurm.world import SlurmWorld
@@ -103,10 +103,8 @@ class Intake:
             self._ledger.set_meta("later", waits)
 
     def _accept_all(self, records: Sequence[Record], nodes: Mapping[str, Node], now: float, ahead_s: float) -> None:
-        """Those that are taken are written down together, and only then given to the world.
-
-        Jobs that come together are taken together, as if their models had been read at once: but for a moment only, so
-        that a model which takes its time holds up nobody else's job."""
+        """Write the accepted jobs down together, and only then give them to the world. Jobs that come together wait for
+        each other's models, but only for a moment, so that a slow model holds up no other user's job."""
         self._reading = set()
         served = (
             [nodes[server.name] for server in self._world.cluster.servers if server.name in nodes] if records else []
@@ -133,7 +131,7 @@ class Intake:
     def _accept(
         self, record: Record, served: Sequence[Node], now: float, ahead_s: float
     ) -> tuple[Description, Job] | None:
-        """One of them: as it is to be taken, or None. `served` are the nodes that it may be given."""
+        """One job as weft takes it, or None. `served` are the nodes that it may be given."""
         if not (self.wants(record) and record.batch and (record.gpus or record.gpus_per_socket)):
             return None
         record = on_fewest_nodes(record, served)
@@ -157,7 +155,7 @@ class Intake:
             description = self._as_asked(describe(self._as_before(record), name, profile_of), record)
             description.refuse(self._world.cluster, self._needs, self._planner)
             sizes = [len(server.gpus) for server in self._world.cluster.servers]
-            refuse_uneven(description.gpus, sizes, description.per_node)
+            refuse_uneven(description.gpus, sizes)
             job = description.job(self._eligible_s(record, now, ahead_s), profile_of)
         except Reading:
             self._reading.add(record.key)
@@ -211,6 +209,7 @@ class Intake:
             self._keep_refused()
 
     def _refuse(self, key: str, words: str, request: str) -> None:
+        words = printable(words)  # a profile file may have any name in it
         self._refused[key] = [words, request]
         self._unkept = True
         self._say(f"job {key} stays held: {words}")
@@ -233,13 +232,8 @@ def _family(key: str) -> str:
     return key.partition("_")[0]
 
 
-def refuse_uneven(gpus: int, sizes: Sequence[int], each: int = 0) -> None:
-    """Raise if nodes of these sizes can never give it that many GPUs, the same number (`each`, if given) on each."""
-    if each and (gpus % each or sum(size >= each for size in sizes) < gpus // each):
-        raise InputError(
-            f"it wants {gpus // each} nodes with {each} GPUs each, and there are no such nodes; ask for others, or say "
-            "shape=free"
-        )
+def refuse_uneven(gpus: int, sizes: Sequence[int]) -> None:
+    """Raise if nodes of these sizes can never give it that many GPUs, the same number on each."""
     if not any(gpus % n == 0 and sum(size >= gpus // n for size in sizes) >= n for n in range(1, len(sizes) + 1)):
         raise InputError(
             f"it wants {gpus} GPUs, and no nodes can give it the same number on each; ask for another number"

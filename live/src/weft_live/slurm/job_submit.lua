@@ -86,14 +86,19 @@ end
 -- A job that its own user holds has this word in its comment; weft leaves it alone until the user releases it.
 local hold_word = "weft-hold"
 
+local function has_hold(comment)
+    return comment ~= nil and string.find(" " .. comment .. " ", '[%s"]weft%-hold[%s"]') ~= nil
+end
+
 local function with_hold(comment)
     if comment == nil or comment == "" then return hold_word end
-    if string.find(comment, hold_word, 1, true) then return comment end
+    if has_hold(comment) then return comment end
     return comment .. " " .. hold_word
 end
 
 local function without_hold(comment)
-    local left = string.gsub(comment, " ?weft%-hold", "")
+    local left = string.gsub(" " .. comment .. " ", '([%s"])weft%-hold([%s"])', "%1%2")
+    left = string.match(left, "^%s*(.-)%s*$")
     return left ~= "" and left or " "  -- an empty comment would change nothing
 end
 
@@ -117,6 +122,8 @@ local function chooses_nodes(job)
     for option, field in pairs(options) do
         if job[field] ~= nil and job[field] ~= "" then return option end
     end
+    if number(job.req_switch, slurm.NO_VAL) ~= nil then return "switches" end
+    if job.contiguous ~= nil and job.contiguous ~= slurm.NO_VAL16 and job.contiguous ~= 0 then return "contiguous" end
     return nil
 end
 
@@ -223,7 +230,7 @@ function slurm_job_modify(job, record, part_list, modify_uid)
     end
     if job.priority ~= nil and job.priority ~= slurm.NO_VAL and record.priority == 0 then
         local comment = job.comment or record.comment
-        if comment ~= nil and string.find(comment, hold_word, 1, true) then
+        if has_hold(comment) then
             job.comment = without_hold(comment)
             job.priority = 0
             return slurm.SUCCESS

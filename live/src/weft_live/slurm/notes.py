@@ -21,7 +21,7 @@ import os
 import pwd
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,6 +37,7 @@ from weft_live.slurm.states import Pauses, SlurmTask, Waits
 
 _FOREIGN = re.compile(r"weft:job=\S*,since=(\d{1,12}\.\d{1,9}),dir=([^\s,]+)")
 _OWNERS = re.compile(r"^local owners = \{([^}]*)\}", re.MULTILINE)
+_PARTITIONS = re.compile(r"^local partitions = \{([^}]*)\}", re.MULTILINE)
 _NOBODY = 0xFFFFFFFF
 Shift = tuple[float, float, float, float]  # epoch by wall time, period, tolerance; how much later the task begins
 
@@ -124,8 +125,16 @@ def write_gate(folder: Path, shift: Shift | None) -> None:
         os.replace(new, f"{folder}/gate")
 
 
-def refuse_hook(config: Mapping[str, str]) -> None:
-    """Raise if the hook, where it can be read here, does not know who runs weft, or cannot see what users do."""
+def no_hook(config: Mapping[str, str]) -> str:
+    """What is missing if Slurm does not ask the hook at all: then it starts jobs by itself."""
+    if re.search(r"\blua\b", config.get("JobSubmitPlugins", "lua")):
+        return ""
+    return "JobSubmitPlugins lacks lua: Slurm would start jobs by itself; install weft's hook (weft serve --setup)"
+
+
+def refuse_hook(config: Mapping[str, str], partitions: Set[str] = frozenset()) -> None:
+    """Raise if the hook, where it can be read here, does not know who runs weft or which partitions are served, or
+    cannot see what users do."""
     if config.get("AllowSpecResourcesUsage", "").lower() in ("yes", "1"):
         raise InputError(
             "AllowSpecResourcesUsage=Yes: --core-spec and --thread-spec would give users whole nodes with GPUs, and "
@@ -140,6 +149,14 @@ def refuse_hook(config: Mapping[str, str]) -> None:
             raise InputError(
                 f"{file}: written by weft {version[1] if version else '0.0'}, not {__version__}; write it again "
                 "with weft serve --setup, and scontrol reconfigure"
+            )
+        named = _PARTITIONS.search(text)
+        held = set(re.findall(r'"([^"]+)"', named[1])) if told and named else set()
+        if held and not (partitions and partitions <= held):
+            served, names = ",".join(sorted(partitions)) or "all", ",".join(sorted(held))
+            raise InputError(
+                f"{file}: holds jobs of --partition {names}, and weft is to serve {served}; serve those, or write it "
+                "again with weft serve --setup"
             )
         if told and str(os.geteuid()) not in re.findall(r"\d+", told[1]):
             raise InputError(

@@ -1,4 +1,4 @@
-"""How long a start that Slurm does not carry out is waited for, by the reason that Slurm gives."""
+"""How long weft waits for a start that Slurm does not carry out, by the reason that Slurm gives."""
 
 from __future__ import annotations
 

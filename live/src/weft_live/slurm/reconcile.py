@@ -1,9 +1,9 @@
 """What to do about one job, and what has become of it: a decision and what Slurm says now, without any I/O.
 
-Slurm is never told a sequence of steps and trusted to have taken them. At every look the job is compared with what it
-should be, and at most one command follows: so it does not matter which commands were lost, or by whom they were sent.
-`TABLE` has a row for every state and a column for everything that Slurm may say. A job whose processes are still being
-ended holds its GPUs: nothing is said of it until they are gone.
+Slurm is never told a sequence of steps and trusted to have taken them. At every look weft compares the job with what it
+should be, and sends at most one command. So it does not matter which commands were lost, or which server sent them.
+`TABLE` has a row for every state and a column for everything that Slurm may say. A job whose processes are still ending
+holds its GPUs: weft reports nothing of it until they are gone.
 
 Slurm knows of more than GPUs: cores, memory, licences, limits of users, accounts and QOS, reservations. weft leaves all
 of that to Slurm, and learns from the reasons that Slurm gives only how long to wait (patience.py).
@@ -16,8 +16,8 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from weft.model.reason import Reason, Why, because, both
-from weft_live.ending import Becomes, Verdict, judge
+from weft.model.reason import Reason, Why, because, both, code_of
+from weft_live.ending import Becomes, Verdict, judge, requeued
 from weft_live.slurm import patience
 from weft_live.slurm.records import Record
 from weft_live.slurm.states import (
@@ -201,27 +201,23 @@ def _ready_s(at: At, record: Record, now: float) -> float:
     return now + (FORGET_S if at.pin.forgotten(record) else AGAIN_S)
 
 
-def _requeued(task: SlurmTask, record: Record) -> Reason:
-    """Why a job that ran is pending."""
-    if _at(task.state).pin.forgotten(record):
-        return FORGOTTEN_RUN
-    return because("slurm.requeued", said=record.reason or "no reason given")
-
-
 def _pushed_back(task: SlurmTask, record: Record, now: float) -> Look:
-    """It ran, and is pending and held: the controller has forgotten that it ran, or somebody has requeued it."""
-    at = _at(task.state)
-    waits = Waits(now, _ready_s(at, record, now))
-    if not at.pin.forgotten(record) and "requeued in held" in record.description.replace("_", " "):
-        return Look(waits, (What.STOPPED, What.HELD), because("slurm.requeued-by-others"))
-    return Look(waits, (What.STOPPED,), _requeued(task, record))
-
-
-def _pushed_back_free(task: SlurmTask, record: Record, now: float) -> Look:
+    """It ran, and is pending: the controller has forgotten that it ran, or somebody has requeued it."""
     state = task.state
     assert isinstance(state, Runs)
-    verdict = Verdict(Becomes.AGAIN, _requeued(task, record), task.faults)
-    return Look(Ends(state.at, state.started_s, verdict), do=Do.HOLD)
+    if state.at.pin.forgotten(record):
+        if record.held:
+            return Look(Waits(now, now + FORGET_S), (What.STOPPED,), FORGOTTEN_RUN)
+        verdict = Verdict(Becomes.AGAIN, FORGOTTEN_RUN, task.faults)
+    else:
+        said = because("slurm.requeued", said=record.reason or "no reason given")
+        how = because("slurm.requeued-by-others") if _held_by_others(record) else said
+        verdict = requeued(how, task.faults, now - state.started_s)
+    return Look(Ends(state.at, state.started_s, verdict), do=Do.NOTHING if record.held else Do.HOLD)
+
+
+def _held_by_others(record: Record) -> bool:
+    return record.held and "requeued in held" in record.description.replace("_", " ")
 
 
 def _runs(task: SlurmTask, record: Record, now: float) -> Look:
@@ -236,7 +232,8 @@ def _waits_again(task: SlurmTask, record: Record, now: float) -> Look:
     assert isinstance(state, Ends)
     ready_s, pause_s = _ready_s(state.at, record, now), state.verdict.pause_s
     after = Pauses(now, ready_s, now + pause_s, now + pause_s) if pause_s else Waits(now, ready_s)
-    return Look(after, (What.STOPPED,), state.verdict.why)
+    held = code_of(state.verdict.why) == "slurm.requeued-by-others"
+    return Look(after, (What.STOPPED, *((What.HELD,) if held else ())), state.verdict.why)
 
 
 def _stopped(task: SlurmTask, record: Record, now: float) -> Look:
@@ -320,7 +317,7 @@ TABLE: Final[dict[type[State], dict[Says, Step]]] = {
     Sent:    _row(_ended,         _has_nodes,  _send,        _let_go),
     LetGo:   _row(_ended,         _has_nodes,  _send,        _let_go),
     GivesUp: _row(_ended,         _has_nodes,  _gave_up,     _hold),
-    Runs:    _row(_ended,         _runs,       _pushed_back, _pushed_back_free),
+    Runs:    _row(_ended,         _runs,       _pushed_back, _pushed_back),
     Ends:    _row(_ended,         _nothing,    _waits_again, _hold),
     Stops:   _row(_ended,         _stopping,   _stopped,     _hold),
     Warned:  _row(_left,          _stopping,   _stopped,     _hold),

@@ -30,8 +30,7 @@ _USABLE = {"IDLE", "ALLOCATED", "MIXED", "COMPLETING"}
 _UNUSABLE = {"DRAIN", "DRAINED", "DRAINING", "NOT_RESPONDING", "FAIL", "FAILING", "MAINT", "MAINTENANCE", "DOWN",
              "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP", "REBOOT_ISSUED", "RESERVED",
              "INVALID_REG", "UNKNOWN", "FUTURE", "PLANNED_DOWN", "BLOCKED"}  # fmt: skip
-_GPU = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::([A-Za-z][\w.-]*))?(?:[:=](\d+))?(?=[,(]|$)")
-
+_GPU = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::([A-Za-z][\w.-]*))?(?:[:=](\d+)([kmgtp]?))?(?=[,(]|$)", re.IGNORECASE)
 _PARTS = re.compile(r"(?:^|,)(?:gres[:/])?(?:shard|mps)(?::[A-Za-z][\w.-]*)?[:=][1-9]")  # parts of GPUs
 
 
@@ -150,7 +149,8 @@ def gpu_count(gres: str) -> tuple[int, str]:
     """GPUs and their type in a GRES string: `gpu:8`, `gres:gpu:a100:4(S:0-1)`, `gres/gpu=2`."""
     total, kind = 0, ""
     for match in _GPU.finditer(re.sub(r"\([^)]*\)", "", gres or "")):
-        total += min(int(match[2] or 1), 2**31) if len(match[2] or "") < 12 else 0
+        times = 1024 ** " kmgtp".index((match[3] or " ").lower())  # as Slurm counts
+        total += min(int(match[2] or 1) * times, 2**31) if len(match[2] or "") < 12 else 0
         kind = kind or match[1] or ""
     return total, kind
 
@@ -354,11 +354,14 @@ def _comment(row: dict[str, Any]) -> str:
 
 
 def _text(row: dict[str, Any], name: str) -> str:
-    """A text, in letters that a terminal may be shown: users choose names and comments."""
+    """A text; users choose names and comments."""
     value = row.get(name)
-    if not isinstance(value, str):
-        return ""
-    return value if value.isprintable() else "".join(letter if letter.isprintable() else " " for letter in value)
+    return printable(value) if isinstance(value, str) else ""
+
+
+def printable(text: str) -> str:
+    """In letters that a terminal may be shown."""
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _state(value: Any) -> tuple[str, bool | None]:

@@ -1,6 +1,6 @@
 """The relay: a small process beside the tasks of a job on one node, which `weft.progress` talks to.
 
-It is started by the TaskProlog of the node's first task, needs nothing but the standard library (hearing.py lies beside
+It is started by the TaskProlog of the node's first task, needs nothing but the standard library (reports.py lies beside
 it), and ends with the step it was started in. It answers every report with the moment at which the next iteration may
 begin, by the shift in the file `gate`, and keeps the last report of rank 0 in `progress`. Without these files it
 answers that there is nothing to wait for.
@@ -19,11 +19,11 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from weft_live.hearing import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
+    from weft_live.reports import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
 else:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     with contextlib.suppress(ImportError):
-        from hearing import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
+        from reports import MOST_CONNECTIONS, Connection, Keeper, Record, answer, listen, understood
 
 LOOK_S = 1.0  # how often it looks whether its step is still there
 

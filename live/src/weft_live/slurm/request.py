@@ -36,11 +36,13 @@ def said_in(comment: str) -> dict[str, str]:
 
 
 def on_fewest_nodes(record: Record, nodes: Iterable[Node]) -> Record:
-    """The request on as many nodes as its tasks need. Where tasks have several processors Slurm's guess may be one more
-    than the fewest that its user allows, though they fit there."""
-    cpus, fewest = max((node.cpus for node in nodes), default=0), record.nodes_at_least
-    fits = record.cpus_per_task > 1 and record.tasks * record.cpus_per_task <= cpus * fewest
-    return replace(record, node_count=fewest) if fits and not record.tasks_per_node else record
+    """The request on as many nodes as its tasks need, as Slurm will start it. Where tasks have several processors its
+    guess is often one more (22.05) or the fewest that the user allows, whether they fit there or not (24.11)."""
+    on_each = max((node.cpus for node in nodes), default=0) // record.cpus_per_task
+    if record.cpus_per_task == 1 or record.tasks_per_node or not record.nodes_at_least or not on_each:
+        return record
+    need = max(record.nodes_at_least, -(-record.tasks // on_each))
+    return replace(record, node_count=min(need, record.nodes_at_most or need))
 
 
 def describe(record: Record, name: str, profile_of: ProfileOf) -> Description:

@@ -77,7 +77,7 @@ def _runnable(file: Path) -> bool:
 
 
 def task_prolog(folder: Path, python: str = "") -> str:
-    """The TaskProlog; `folder` holds relay.py and hearing.py, on every node."""
+    """The TaskProlog; `folder` holds relay.py and reports.py, on every node."""
     return (
         _text("task_prolog.sh")
         .replace("@HERE@", shlex.quote(str(folder)))
@@ -94,7 +94,7 @@ def write_files(
         PROLOG: task_prolog(folder.resolve(), everybodys(python)),
         **{unit: _text(unit).replace("@WEFT@", shutil.which("weft") or "weft") for unit in (UNIT, AGENT)},
         "relay.py": _text("relay.py"),
-        **{name: files("weft_live").joinpath(name).read_text(encoding="utf-8") for name in ("hearing.py",)},
+        **{name: files("weft_live").joinpath(name).read_text(encoding="utf-8") for name in ("reports.py",)},
     }
     try:
         for new in reversed([path for path in (folder, *folder.parents) if not path.exists()]):

@@ -95,7 +95,7 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Nobody has decided that it runs. It may not be released before `ready_s`: it has just left its nodes."""
+    """A job that is to wait. weft may not release it before `ready_s`, because it has just left its nodes."""
 
     since_s: float
     ready_s: float
@@ -103,7 +103,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Pauses(Waits):
-    """It cannot be started: until a time, or an earlier one if some other job has ended meanwhile."""
+    """A job that cannot be started until a time, or until an earlier time if another job ends meanwhile."""
 
     until_s: float
     early_s: float
@@ -190,7 +190,9 @@ ALL: Final = (Waits, Pauses, Sent, LetGo, GivesUp, Runs, Ends, Stops, Warned)  #
 
 @dataclass
 class SlurmTask:
-    """A job that has not ended, as weft wants it."""
+    """A job that has not ended, as weft wants it. Its phase is its `state`; the other fields are those that outlast a
+    phase: counters, what has been learned, and what its user holds. None of them says in which phase it is.
+    """
 
     job: Job
     description: Description

@@ -50,17 +50,11 @@ def read_cluster(
     machine = machine or _machine(nodes)
     gpus = {node.name: node.gpus for node in nodes}
     try:
-        for name, other in _OWN.findall(slurm.partitions()):
-            if not partitions or name in partitions:
-                raise InputError(
-                    f"partition {name} has a topology of its own ({other}), which weft does not read; give a scenario "
-                    "with a [cluster]"
-                )
-        text = topology_conf(slurm.topology(), gpus)
+        text = topology_conf(shown_topology(slurm, partitions, nodes), gpus)
     except Unreachable as error:
-        raise InputError(f"Slurm does not answer ({error}); try again, or give --scenario with a [cluster]") from None
+        raise InputError(f"Slurm does not answer ({error}); try again, or give a scenario with a [cluster]") from None
     if "LinkSpeed" not in text:
-        say(f"note: Slurm gives no link speeds; {machine.nic_gbps:g} Gbit/s to each node is assumed (--scenario)")
+        say(f"note: Slurm gives no link speeds; weft assumes {machine.nic_gbps:g} Gbit/s to each node")
     if not text:
         rows = [[Row(node.name, node.gpus, machine.nic_gbps) for node in nodes]]
         return racks_of_nodes("slurm", rows, ["switch"], machine, spines=1, seed=seed)
@@ -97,6 +91,22 @@ def refuse_cluster(cluster: Cluster, nodes: Sequence[Node]) -> None:
         if len(server.gpus) > gpus[server.name]:
             n = gpus[server.name]
             raise InputError(f"[cluster]: {server.name} has {n} GPUs in Slurm, not {len(server.gpus)}; give that")
+
+
+def shown_topology(slurm: Slurm, partitions: Set[str], nodes: Sequence[Node]) -> str:
+    """What `scontrol show topology` prints of the one that these partitions have (all of the nodes', if none is named);
+    raises if they have several, or if it has rules that weft does not know."""
+    own = dict(_OWN.findall(slurm.partitions()))
+    served = sorted(partitions or frozenset[str]().union(*(node.partitions for node in nodes)))
+    names = {own.get(partition, "") for partition in served}
+    if len(names) > 1:
+        raise InputError(
+            f"partitions {', '.join(served)} have different topologies; serve those of one topology (--partition)"
+        )
+    name = names.pop()
+    shown = slurm.topology(name)
+    refuse_plugin({} if name else slurm.config(), shown)
+    return shown
 
 
 def refuse_plugin(config: Mapping[str, str], shown: str) -> None:

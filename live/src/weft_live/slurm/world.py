@@ -20,13 +20,10 @@ from weft_live.clock import Clock
 from weft_live.description import Description
 from weft_live.ending import Faults, pausing
 from weft_live.measured import SLACK_S, Doubts
+from weft_live.slurm.client import Client, Command, Snapshot, commands
 from weft_live.slurm.commands import Slurm
-from weft_live.slurm.hands import Command, Hands, Snapshot, commands
 from weft_live.slurm.notes import Shift, Telling, make_folder, note, uid_of, write_gate
-from weft_live.slurm.priority import Standing
-from weft_live.slurm.reconcile import AGAIN_S, TRY_S, look, pauses, stop
-from weft_live.slurm.records import Record
-from weft_live.slurm.seeing import (
+from weft_live.slurm.observations import (
     Taker,
     cleared,
     lost_nodes,
@@ -37,6 +34,9 @@ from weft_live.slurm.seeing import (
     to_requeue,
     user_holds,
 )
+from weft_live.slurm.priority import Standing
+from weft_live.slurm.reconcile import AGAIN_S, TRY_S, look, pauses, stop
+from weft_live.slurm.records import Record
 from weft_live.slurm.states import (
     At,
     Do,
@@ -96,8 +96,8 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         self._telling = Telling()
         self._snapshot: Snapshot | None = None
         self._standing: Standing | None = None  # by which priorities were last given
-        self._hands = Hands(slurm, poll_s, tied=tied, priority=priority)
-        self.watch(self._hands.ready, self._news)
+        self._client = Client(slurm, poll_s, tied=tied, priority=priority)
+        self.watch(self._client.ready, self._news)
 
     # What the core asks
 
@@ -123,7 +123,7 @@ class SlurmWorld(LiveWorld[SlurmTask]):
 
     def cancel(self, job_id: str) -> bool:
         """scancel."""
-        task = self.tasks.get(job_id) or next((t for t in self._coming() if t.job.id == job_id), None)
+        task = self._known(job_id)
         if task is None:
             return False
         task.cancelled = True  # every look sees to it, until it is so
@@ -231,7 +231,7 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         events += self._looked_at(due, snapshot, now)
         due = {job_id: task for job_id, task in due.items() if job_id in self.tasks}
         held, marks = user_holds(due, snapshot, now)
-        self._hands.tell(marks)
+        self._client.tell(marks)
         events += held
         new = self._new(snapshot, now)
         due |= {event.job.id: self.tasks[event.job.id] for event in (*events, *new) if isinstance(event, Submitted)}
@@ -242,7 +242,7 @@ class SlurmWorld(LiveWorld[SlurmTask]):
             self._doubt_s = now + 1.0
             events += [e for task in due.values() if type(task.state) is Runs for e in self._doubts(task, now)]
         if self.why is not None and self.taker is not None:
-            self._hands.tell(self._telling.look(self.tasks, self.why, self.taker.refused(), snapshot.jobs, now))
+            self._client.tell(self._telling.look(self.tasks, self.why, self.taker.refused(), snapshot.jobs, now))
         return events
 
     def busy(self) -> bool:
@@ -254,7 +254,7 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         return self._next_arrival_s()
 
     def _news(self) -> None:
-        self._snapshot = self._hands.take() or self._snapshot
+        self._snapshot = self._client.take() or self._snapshot
 
     def _trouble(self, words: str) -> None:
         if bool(words) != bool(self._troubled):
@@ -272,7 +272,7 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         events: list[Event] = []
         changed = []
         self._active = [task for task in due.values() if not task.waits]
-        self._hands.recall(task.key for task in self._active if to_recall(task))
+        self._client.recall(task.key for task in self._active if to_recall(task))
         lost = {self.cluster.servers[server].name: how for server, how in self.down.items()}
         for job_id, task in due.items():
             if self._commanded.get(job_id, 0) > snapshot.after:
@@ -375,7 +375,7 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         events += [NodeDown(now, server, why) for server, why in bad.items() if server not in self.down]
         self.down = bad
         if self._requeue and self.taker is not None and (keys := to_requeue(bad, snapshot, self.taker)):
-            self._hands.give([Command(Do.REQUEUE, key) for key in keys], [], busy=True)
+            self._client.give([Command(Do.REQUEUE, key) for key in keys], [], busy=True)
         return events
 
     # What Slurm is told
@@ -389,12 +389,12 @@ class SlurmWorld(LiveWorld[SlurmTask]):
             first.append((task, seen.do))
         doing = [*first, *doing]
         soon = bool(wanted) or any(isinstance(task.state, Starts | Stops | Ends) for task in self._active)
-        number = self._hands.give(*commands(doing, self._records, self._ahead_s, now), soon)
+        number = self._client.give(*commands(doing, self._records, self._ahead_s, now), soon)
         for task, _ in doing:
             self._commanded[task.job.id] = number
 
     def close(self) -> None:
         """Let go of Slurm; jobs run on."""
-        self.forget(self._hands.ready)
-        self._hands.close()
+        self.forget(self._client.ready)
+        self._client.close()
         super().close()

@@ -78,7 +78,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Openings:
-    """Gates that let jobs take turns: the phase of each begins when that of the one before it is over."""
+    """Gates by which jobs communicate in turn: the phase of each begins when that of the job before it is over."""
 
     gates: tuple[dict[str, float], ...]
     fits: bool = (

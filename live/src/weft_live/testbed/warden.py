@@ -51,7 +51,7 @@ def end_all(inodes: set[int]) -> int:
 
 
 def remove(folder: str) -> None:
-    """Remove a folder; who writes there while it goes makes it a matter of another try."""
+    """Remove a folder; try again if something is written there meanwhile."""
     until = time.monotonic() + _PATIENCE_S
     while os.path.lexists(folder) and time.monotonic() < until:
         shutil.rmtree(folder, ignore_errors=True)

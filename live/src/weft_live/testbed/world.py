@@ -66,7 +66,7 @@ class TestbedEngine(PacedLocalEngine):
 
     def cluster(self, seed: int, say: Callable[[str], None]) -> Cluster:
         """Raises: a testbed does not describe its cluster, its scenario does."""
-        raise InputError("--world testbed: name the scenario that weft testbed up was given, with --scenario")
+        raise InputError("--world testbed: give the scenario of weft testbed up (weft serve SCENARIO.toml)")
 
     def refuse(self, cluster: Cluster, folder: Path) -> None:
         """Raise if no testbed is up, or if it is another one."""

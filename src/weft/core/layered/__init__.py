@@ -73,15 +73,15 @@ class Layered(Planner):
         return found
 
     def notes(self, state: State) -> tuple[str, ...]:
-        """That quotas that were lent are not taken back, where the order stops no job."""
+        """Says so where queues lend quotas and the order stops no job, so that owners cannot take them back."""
         if state.get("stops", True):
             return ()
         return (f"quotas: order {self.order.name} stops no job, so what a queue has lent comes back when jobs end",)
 
     def cap_preemptions(self, gpu_s: float, window_s: float) -> None:
-        """See Planner. A job that others give way to costs its user a minute of their GPUs, and those that it gets of
-        them as long as it has them. All of it is forgotten evenly within a window. Leases that are over cost nothing.
-        """
+        """See Planner. When jobs give way to a job, its user is charged a minute of their GPUs, and the GPUs that the
+        job gets for as long as it holds them. A charge fades evenly over a window. GPUs whose lease is over cost
+        nothing."""
         self._cap = (gpu_s, window_s)
         self.idle_without_jobs = False  # time passes
 

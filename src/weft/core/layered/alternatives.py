@@ -1,11 +1,10 @@
 """Other plans of equal merit: the same jobs start and give way, spread as wide, on other servers.
 
 An interleaver chooses among them (CASSINI, section 4.2, step 1: candidates with the same fairness and other worker
-placements). Claims are served again, in one of two ways. Either place gets other random numbers: whatever it then does
-differently is, in its own judgement, as good. Or some servers, drawn at random, are hidden each time place is asked:
-half of the servers with room, or so many that just enough remain. Other servers are then found without knowing how
-place decides; such an alternative counts only if every job is spread over as many servers and racks as before.
-"""
+placements). Claims are served again, in one of two ways. Either place gets other random numbers, and what it then
+answers is as good by its own rules. Or some servers, drawn at random, are hidden each time place is asked: half of the
+servers with room, or so many that just enough remain. Other servers are then found without knowing how place decides;
+such an alternative counts only if every job is spread over as many servers and racks as before."""
 
 from __future__ import annotations
 

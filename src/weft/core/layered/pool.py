@@ -75,7 +75,7 @@ class Within:
         return not why
 
     def served(self, claim: Claim) -> None:
-        """It was served, if it was: what its job holds more than before counts from now on."""
+        """After a claim: if it was served, the GPUs that its job has gained count from now on."""
         if self.held is not None and claim.job in self.outcome.placed:
             before = self.view.running.get(claim.job)
             job = self.view.waiting[claim.job].job if before is None else before.job
@@ -165,8 +165,9 @@ class _Pool:
         return gpus > self._n_free() or (bool(self._refused) and (job.job.gpus, self.alike(job)) in self._refused)
 
     def serve_unclaimed(self, within: Within) -> None:
-        """On an idle cluster where no claim could be served: whoever the order has not claimed, because it meant the
-        GPUs for jobs that find no place, for which place may keep GPUs. Otherwise all would wait for each other."""
+        """Serve jobs that the order has not claimed, on an idle cluster where no claim could be served. The order left
+        them out for the claimed jobs, and place may keep GPUs for those, which find no place: all would wait for each
+        other."""
         declined = {answer.job for answer in self.outcome.declined}
         for job in list(self.view.waiting.values()):
             if job.id not in declined and job.id not in self.outcome.placed:

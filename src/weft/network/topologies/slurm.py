@@ -225,7 +225,7 @@ def as_topology_conf(text: str, source: str = "topology.yaml") -> str:
         return "".join(f"BlockName={_need(row, 'block', source)} Nodes={_need(row, 'nodes', source)}\n" for row in rows)
     if "flat" in chosen:
         return ""
-    raise InputError(f"{source}: topology {chosen.get('topology')!r} is neither a tree nor blocks; those are read")
+    raise InputError(f"{source}: topology {chosen.get('topology')!r} is none that weft reads: a tree or blocks")
 
 
 def _yaml_switch(row: dict[str, Any], source: str) -> str:

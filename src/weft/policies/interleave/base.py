@@ -16,8 +16,7 @@ from weft.model.view import ClusterView
 class Pick:
     """The candidate that was chosen, with its gates filled in, and the interleaver's next state.
 
-    Gates are given in full each time: a running job that has a gate and is not mentioned loses it.
-    """
+    It names all gates each time: a running job whose gate it does not name loses that gate."""
 
     candidate: Candidate
     state: State
@@ -32,7 +31,7 @@ class Interleave(Policy):
     idle_without_gates: bool = False  # takes the planner's first choice as it is and remembers nothing
 
     def __init_subclass__(cls) -> None:
-        """A subclass must say for itself that it is idle without gates: its parent's word does not hold for it."""
+        """`idle_without_gates` is not inherited: each subclass declares it."""
         cls.idle_without_gates = cls.__dict__.get("idle_without_gates", False)
 
     def prepare(self) -> None:

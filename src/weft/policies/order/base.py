@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.model.plan import State
-from weft.model.policy import Policy
+from weft.model.policy import Policy, turn_of_0_1
 from weft.model.reason import Why
 from weft.model.view import ClusterView, JobView
 
@@ -59,9 +59,9 @@ class Ranking:
     the offer before the first claim is served, and are claimed among the rest. A released job keeps its GPUs if no
     claim before it took them, or moves if it is claimed `anew` and place finds better ones; one that lost them is
     offered what is left, or waits. Running jobs that are not released keep theirs (claimed `anew`, and before any
-    waiting job, they may move). Every waiting job that is not placed is told why, unless all have been `told` before.
-    In that case only the GPUs of released jobs are new, and if the released jobs keep them, nobody else is asked.
-    """
+    waiting job, they may move). The core notes for every waiting job that is not placed why it waits. With `told`,
+    every one has such a note already, and only the GPUs of released jobs are new: if the released jobs keep them, the
+    core asks place about no other job."""
 
     claims: Iterable[Claim]
     state: State
@@ -82,8 +82,9 @@ class Order(Policy):
     idle_without_jobs: bool = False  # while no job waits, it claims nothing and remembers nothing: it need not be asked
 
     def __init_subclass__(cls) -> None:
-        """A subclass must say for itself that it is idle without jobs: its parent's word does not hold for it."""
+        """`idle_without_jobs` is not inherited: each subclass declares it."""
         cls.idle_without_jobs = cls.__dict__.get("idle_without_jobs", False)
+        turn_of_0_1(cls)
 
     @abstractmethod
     def rank(self, view: ClusterView, state: State) -> Ranking:

@@ -208,7 +208,7 @@ class OwnLeases(LeaseOrder):
         return float(state["from_s"] + self.lease_s)
 
     def _stays(self, view: ClusterView, job: JobView, key: float, rivals: dict[int, Rival | None]) -> bool:
-        """Whether nobody could take a job's GPUs, so that no offer need be made: every waiting job wants more GPUs than
+        """Whether no waiting job could take a job's GPUs, so that no offer need be made: each wants more GPUs than
         there would be, or ranks behind it."""
         room = view.offer.n_free + len(job.gpus)
         if room not in rivals:

@@ -54,7 +54,7 @@ _WHOLE = ("state", "trial", "side", "owner")
 
 
 class PccRule(RateRule):
-    """See the module."""
+    """See the module. Its fields are arrays with a number for each flow, which grow together."""
 
     slot_s = 0.01
 

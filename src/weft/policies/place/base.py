@@ -44,8 +44,8 @@ class Place(Policy):
         """
 
     def withheld(self, view: ClusterView, job: JobView, offer: Offer, state: State) -> Offer:
-        """An offer without the GPUs that are kept for other jobs: what `place` would look at. The core asks first where
-        it shows only a part of an offer."""
+        """The offer without the GPUs that this place keeps for other jobs. The core calls it before it shows `place` a
+        part of an offer."""
         return offer
 
     def alike(self, job: JobView) -> str | None:
@@ -57,7 +57,6 @@ class Place(Policy):
     def observe(self, view: ClusterView, started: tuple[str, ...], state: State) -> State:
         """Called once per cycle after the plan is settled, with the jobs that start; returns the next state.
 
-        A place that `reserves` is not called under a strict order: GPUs that are kept for a job behind the first that
-        does not fit would be of use to nobody.
-        """
+        A place that `reserves` is not called under a strict order: under such an order no job could use GPUs that are
+        kept for a job behind the first that does not fit."""
         return state

@@ -1,4 +1,4 @@
-"""hived: fragments first, split freely, over cells of GPU < machine < rack (HiveD as the Titan paper has it)."""
+"""hived: fragments first, split freely (HiveD as the Titan paper compares with it)."""
 
 from __future__ import annotations
 

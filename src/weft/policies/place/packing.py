@@ -46,12 +46,12 @@ class Packing(Affinity):
         if pair is not None:
             return self._again(view, job, gpus, offer, state, pair)
         if job.status is JobStatus.RUNNING and any(pair[0] == job.id for pair in state["pairs"].values()):
-            return Answer(job.gpus, "stays: it is for the newcomer to leave", state)
+            return Answer(job.gpus, "stays: if sharing does not pay, the newcomer leaves", state)
         if offer.n_free >= gpus or job.status is not JobStatus.WAITING:
             return super().place(view, job, gpus, offer, state)
         partner = self._partner(view, job, gpus, offer, state)
         if partner is None:
-            words = f"wants {gpus} GPUs; fewer are free, and there is nobody to share with"
+            words = f"wants {gpus} GPUs; fewer are free, and no job can share its own"
             return Answer(None, words, state, view.now + LOOK_S if self._measuring(view, job, gpus, state) else None)
         since = [partner.id, view.now, job.saved_iterations, view.iterations_done(partner.id)]
         return Answer(partner.gpus, f"packed with {partner.id}", {**state, "pairs": {**state["pairs"], job.id: since}})

@@ -11,7 +11,7 @@ from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Candidate, State
-from weft.model.policy import Policy
+from weft.model.policy import Policy, turn_of_0_1
 from weft.model.profile import Profile
 from weft.model.view import ClusterView, Estimate, JobView, Spread
 
@@ -35,6 +35,9 @@ class Planner(Policy):
     resizes: bool = False  # may run a job on another number of GPUs than it asked for
     shortest_stay_s: float = math.inf  # how soon a job may lose its GPUs to another
     idle_without_jobs: bool = False  # while no job waits, it proposes what is: it need not be asked
+
+    def __init_subclass__(cls) -> None:
+        turn_of_0_1(cls)
 
     @abstractmethod
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
@@ -71,7 +74,7 @@ class Planner(Policy):
         raise StackError(f"--priority: {self.name} weighs jobs by itself; choose a stack that has an order")
 
     def refusal(self, per_server: int) -> str:
-        """Why it takes no job that must have so many workers on each of its servers; empty if it takes it."""
+        """Why this planner cannot give a job that many workers on each of its servers; empty if it can."""
         if not per_server or self.keeps_shapes:
             return ""
         return (

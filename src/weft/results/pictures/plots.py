@@ -102,7 +102,7 @@ def load_over_time(runs: Sequence[RunResult]) -> Figure:
     tidy_axes(upper, "Busy GPUs", y="GPUs")
     tidy_axes(lower, "Waiting jobs", x=f"time ({unit.name})", y="jobs")
     upper.set_ylim(0, n_gpus * 1.04)
-    lower.set_ylim(bottom=0)
+    lower.set_ylim(0, max(1.0, lower.get_ylim()[1]))
     lower.set_xlim(0, max((end - begin) / unit.seconds, 1e-9))
     _legend(figure, upper, len(first))
     return figure

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any, Literal
 from warnings import catch_warnings, filterwarnings
@@ -79,11 +79,20 @@ def house_style() -> Iterator[None]:
         yield
 
 
+class Picture(Figure):
+    """A figure that a notebook shows, though pyplot does not know it."""
+
+    def _repr_png_(self) -> bytes:
+        file = BytesIO()
+        self.savefig(file, format="png", facecolor="white")  # its letters are dark, and the page may be so too
+        return file.getvalue()
+
+
 def new_figure(
     width: float, height: float, rows: int = 1, columns: int = 1, **subplots: Any
 ) -> tuple[Figure, list[Axes]]:
     """A figure and its axes, row by row; sizes in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Picture(figsize=(width, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, **subplots)
     return figure, list(axes.ravel())
 
@@ -186,8 +195,11 @@ def inline_svg(figure: Figure, name: str) -> str:
     svg = svg.replace("</svg>", "".join(_circles(figure)) + "</svg>")
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, f"var({variable}, {colour})")
-    # scale with the page instead of the fixed size in points
-    return re.sub(r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', r'<svg \1 class="plot" role="img">', svg, count=1)
+    # scale with the page instead of the fixed size in points, but not to letters larger than the page's own
+    widest = f"max-width: {1.2 * 96 * figure.get_figwidth():.0f}px"
+    return re.sub(
+        r'<svg [^>]*?(viewBox="[^"]*")[^>]*>', rf'<svg \1 class="plot" role="img" style="{widest}">', svg, count=1
+    )
 
 
 def _group(match: re.Match[str]) -> str:

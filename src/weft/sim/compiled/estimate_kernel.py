@@ -147,10 +147,9 @@ def ask_window(E, c, ahead, ends):
 
     The error of a completion time is that of its paces times the iterations that went at them, and the error of a pace
     falls with the length of its window. For a given cost of all windows, the sum of errors is least if each window is
-    in proportion to what is extrapolated from it. How much was not simulated lately is taken as the estimate of how
-    much will not be. `ahead` is the seconds for which the jobs are likely to stay the same, `ends` the seconds until
-    one of them is done.
-    """
+    in proportion to what is extrapolated from it. The part of the run that was extrapolated lately stands for the part
+    that will be. `ahead` is the seconds for which the jobs are likely to stay the same, `ends` the seconds until one of
+    them is done."""
     whole = m.scalars(E).window
     comp = m.comps(E)[c]
     second, due, longest, share = _prices(E, c)

@@ -27,8 +27,8 @@ ROUNDED = 1 << 16
 
 @inner(merged=True)
 def loose(E, k):
-    """Whether a link has room for all that its transfers may have, so that it is nobody's bottleneck whatever their
-    rates are. Known only where a rule sets caps."""
+    """Whether a link has room for all that its transfers may have, so that it limits none of them at any rates. Known
+    only where a rule sets caps."""
     return m.scalars(E).rule != RULE_NONE and m.loads(E)[k].uncapped == 0 and m.loads(E)[k].caps <= m.links(E)[k].units
 
 

@@ -46,7 +46,7 @@ def _may_compute(E):
 
 @inner()
 def _to_pace(E, c, now):
-    """Stop simulating a component: whatever it was doing, it is now up to date and its events are out of the queue."""
+    """Stop simulating a component: bring it up to date, and take its events out of the queue."""
     comp = m.comps(E)[c]
     if comp.parked == PARK_EXACT:
         j = comp.head

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 from weft.errors import InputError
@@ -79,13 +80,15 @@ _READINGS = {
 def _drawn(making: _Making) -> list[Draft]:
     """Jobs with models, sizes and lengths from the spec's distributions, not yet at any time."""
     drafts = _of_any_size(making)
-    _check_sizes([d.gpus for d in drafts], making.n_gpus)
+    drawn.check_sizes([d.gpus for d in drafts], making.n_gpus)
     return drafts
 
 
 def _of_any_size(making: _Making) -> list[Draft]:
     spec, seed = making.spec, making.seed
     n = spec.jobs or 0
+    if spec.mix:
+        return drawn.of_kinds(spec.mix, n, seed, making.times, making.n_gpus)
     if spec.draw_from in MARGINALS:
         return _from_marginal(making, n)
     if spec.draw_from is not None:
@@ -124,18 +127,18 @@ def _from_marginal(making: _Making, n: int) -> list[Draft]:
 def _with_lengths(making: _Making, sizes: list[int], durations: list[float] | None) -> list[Draft]:
     """Drafts of these sizes: iterations from the spec's range, its log-normal, or else these durations."""
     spec, seed, n = making.spec, making.seed, len(sizes)
-    models = drawn.draw_models(n, spec.models, seed)
+    models = [*drawn.draw_models(n, spec.models, seed)[: n - len(spec.arriving)], *spec.arriving]
     sizes = drawn.own_sizes(models, sizes)
     if spec.iterations is not None:
         lengths = drawn.iterations_between(n, *spec.iterations, seed)
         if spec.shortest_s is not None:
-            _check_sizes(sizes, making.n_gpus)
+            drawn.check_sizes(sizes, making.n_gpus)
             alone = [making.times.alone_s(model, gpus) for model, gpus in zip(models, sizes, strict=True)]
             lengths = [max(k, math.ceil(spec.shortest_s / s)) for k, s in zip(lengths, alone, strict=True)]
     else:
         if spec.duration_median_s is not None:
             durations = drawn.log_normal_s(n, spec.duration_median_s, spec.duration_sigma, seed)
-        _check_sizes(sizes, making.n_gpus)  # before the zoo is asked for a size that cannot run
+        drawn.check_sizes(sizes, making.n_gpus)  # before the zoo is asked for a size that cannot run
         filled = zip(models, sizes, durations or [], strict=True)
         lengths = [making.times.iterations(model, gpus, seconds) for model, gpus, seconds in filled]
     drawn_jobs = zip(models, sizes, lengths, strict=True)
@@ -143,11 +146,6 @@ def _with_lengths(making: _Making, sizes: list[int], durations: list[float] | No
         Draft(model, gpus, length, elastic=spec.elastic, app=model if spec.apps else "")
         for model, gpus, length in drawn_jobs
     ]
-
-
-def _check_sizes(sizes: list[int], n_gpus: int) -> None:
-    if sizes and max(sizes) > n_gpus:
-        raise InputError(f"workload.gpus: a job wants {max(sizes)} GPUs, the cluster has {n_gpus}; drop that size")
 
 
 def _by_load(making: _Making) -> list[Draft]:
@@ -173,13 +171,18 @@ def _at_zero(making: _Making) -> list[Draft]:
 
 def _dynamic(making: _Making) -> list[Draft]:
     spec, drafts = making.spec, _drawn(making)
-    present = min(len(drafts), len(drafts) // 2 if spec.present is None else spec.present)
+    usual = len(drafts) - len(spec.arriving) if spec.arriving else len(drafts) // 2
+    present = min(len(drafts), usual if spec.present is None else spec.present)
+    if spec.load is not None:
+        asked = accumulate(draft.gpus for draft in drafts[:present])
+        fit = sum(gpus <= spec.load * making.n_gpus for gpus in asked)
+        drafts, present = drafts[:fit] + drafts[present:], fit
     stream = Stream(making.seed, "arrivals")
     return drawn.at_times(drafts, arrivals.dynamic(len(drafts), present, spec.arrive_s, spec.gap_s, stream))
 
 
 def _ada_srsf(making: _Making) -> list[Draft]:
-    _check_sizes(list(drawn.ADA_SRSF_SIZES), making.n_gpus)
+    drawn.check_sizes(list(drawn.ADA_SRSF_SIZES), making.n_gpus)
     return [replace(d, elastic=making.spec.elastic) for d in drawn.ada_srsf(making.seed, making.spec.models)]
 
 
@@ -204,13 +207,13 @@ def _listed(making: _Making) -> list[Draft]:
     drafts = []
     width = len(str(len(making.spec.job)))
     for i, job in enumerate(making.spec.job):
-        _check_sizes([job.gpus], making.n_gpus)
+        drawn.check_sizes([job.gpus], making.n_gpus)
         iterations = job.iterations
         if iterations is None:
             iterations = making.times.iterations(job.model, job.gpus, job.duration_s or math.nan)
         drafts.append(
             Draft(job.model, job.gpus, iterations, job.submit_s, job.id or f"j{i:0{width}d}", job.user, job.vc,
-                  elastic=job.elastic or making.spec.elastic)
+                  elastic=job.elastic or making.spec.elastic, priority=job.priority)
         )  # fmt: skip
     if twice := [name for name, n in Counter(d.id for d in drafts).items() if n > 1]:
         raise InputError(f"workload.job: two jobs are called {twice[0]!r}; give them different ids")

@@ -35,6 +35,7 @@ class Draft:
     batch: int = 0
     elastic: tuple[int, int] | None = None
     app: str = ""
+    priority: int = 0
 
 
 class Times:
@@ -81,7 +82,7 @@ class Times:
         """Seconds of an iteration alone on its GPUs: with the network where that is known, else compute only."""
         seconds = self.profile(model, gpus).compute_s if self._iteration_s is None else self._iteration_s(model, gpus)
         if not 0 < seconds < math.inf:
-            raise InputError(f"model {model} on {gpus} GPUs: an iteration takes {seconds} s; it must take some time")
+            raise InputError(f"model {model} on {gpus} GPUs: an iteration takes {seconds} s; that must be more than 0")
         return seconds
 
     def iterations(self, model: str, gpus: int, duration_s: float) -> int:
@@ -95,7 +96,7 @@ class Times:
     def _computing_s(self, model: str, gpus: int) -> float:
         seconds = self.profile(model, gpus).compute_s
         if not 0 < seconds < math.inf:
-            raise InputError(f"model {model} on {gpus} GPUs computes for {seconds} s; it must compute for some time")
+            raise InputError(f"model {model} on {gpus} GPUs computes for {seconds} s; that must be more than 0")
         return seconds
 
     def gpu_seconds(self, draft: Draft) -> float:
@@ -125,5 +126,5 @@ def _job(draft: Draft, name: str, times: Times, n_gpus: int) -> Job:
         name, draft.submit_s, draft.gpus, draft.iterations, profiles, draft.model,
         min_gpus=0 if rigid else low, max_gpus=0 if rigid else high,
         batch=draft.batch or profiles[draft.gpus].batch, user=draft.user, vc=draft.vc,
-        app=draft.app, batches={n: found for n, found in batches.items() if found},
+        app=draft.app, priority=draft.priority, batches={n: found for n, found in batches.items() if found},
     )  # fmt: skip

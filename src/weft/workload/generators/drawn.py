@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from weft.errors import InputError
 from weft.workload.generators import arrivals
 from weft.workload.generators.draft import Draft, Times
+from weft.workload.generators.spec import MixSpec
 from weft.workload.streams import Stream
 from weft.workload.zoo.names import split
 
@@ -50,6 +51,37 @@ def iterations_between(n: int, low: int, high: int, seed: int) -> list[int]:
 def log_normal_s(n: int, median_s: float, sigma: float, seed: int) -> list[float]:
     """Log-normal durations of n jobs."""
     return [median_s * math.exp(sigma * z) for z in Stream(seed, "lengths").normal(n).tolist()]
+
+
+def of_kinds(kinds: Sequence[MixSpec], n: int, seed: int, times: Times, n_gpus: int) -> list[Draft]:
+    """n jobs of a mix, kind by kind in the order drawn; each kind has streams of its own, so that changing one leaves
+    the jobs of the others as they are."""
+    chosen = Stream(seed, "mix").choices(n, range(len(kinds)), [kind.weight for kind in kinds])
+    drafts = {i: iter(_of_kind(kind, chosen.count(i), f"mix {i}", seed, times, n_gpus)) for i, kind in enumerate(kinds)}
+    return [next(drafts[i]) for i in chosen]
+
+
+def _of_kind(kind: MixSpec, n: int, name: str, seed: int, times: Times, n_gpus: int) -> list[Draft]:
+    table = sorted(kind.gpus)
+    sizes = Stream(seed, f"{name} sizes").choices(n, table, [kind.gpus[size] for size in table])
+    sizes = own_sizes([kind.model] * n, sizes)
+    check_sizes(sizes, n_gpus)
+    stream = Stream(seed, f"{name} lengths")
+    if kind.iterations is not None:
+        lengths = stream.integers(n, *kind.iterations)
+    else:
+        seconds = [(kind.duration_median_s or 0.0) * math.exp(kind.duration_sigma * z) for z in stream.normal(n)]
+        lengths = [times.iterations(kind.model, gpus, s) for gpus, s in zip(sizes, seconds, strict=True)]
+    return [
+        Draft(kind.model, gpus, length, user=kind.user, vc=kind.vc, elastic=kind.elastic, priority=kind.priority)
+        for gpus, length in zip(sizes, lengths, strict=True)
+    ]
+
+
+def check_sizes(sizes: Sequence[int], n_gpus: int) -> None:
+    """Refuse a size that the cluster cannot hold, before the zoo is asked for it."""
+    if sizes and max(sizes) > n_gpus:
+        raise InputError(f"workload.gpus: a job wants {max(sizes)} GPUs, the cluster has {n_gpus}; drop that size")
 
 
 def ada_srsf(seed: int, models: Sequence[str] | Mapping[str, float]) -> list[Draft]:

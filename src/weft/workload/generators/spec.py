@@ -13,10 +13,35 @@ Source = Literal["poisson", "batch", "dynamic", "snapshot", "bursty", "ada-srsf"
 FOUR = ["vgg16", "resnet50", "inception-v3", "lstm-ptb"]
 DRAWN = ("poisson", "batch", "dynamic", "snapshot", "bursty")
 
+# What each kind of a mix says for itself, or nobody does.
+_OF_A_KIND = {
+    "models", "gpus", "iterations", "shortest_s", "duration_median_s", "duration_sigma", "draw_from", "elastic", "apps",
+    "arriving",
+}  # fmt: skip
+
 Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Priority = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 MOST_JOBS = 10_000_000  # each is an object in memory
 MOST_ITERATIONS = 10**12  # most iterations of a job: counts stay exact in the engine
+
+
+def low_high(value: tuple[int, int] | None) -> tuple[int, int] | None:
+    """A range, in order and within what the engine counts."""
+    if value is not None and not 1 <= value[0] <= value[1]:
+        raise ValueError(f"[{value[0]}, {value[1]}] must be [low, high] with 1 <= low <= high")
+    if value is not None and value[1] > MOST_ITERATIONS:
+        raise ValueError(f"{value[1]} is too large; give at most {MOST_ITERATIONS}")
+    return value
+
+
+def sizes_with_weights(gpus: dict[int, float]) -> dict[int, float]:
+    """Sizes that jobs can have, one of them with a weight."""
+    if bad := [n for n in gpus if n < 1]:
+        raise ValueError(f"a job cannot have {bad[0]} GPUs; sizes start at 1")
+    if not sum(gpus.values()) > 0:
+        raise ValueError("at least one size needs a weight above 0")
+    return gpus
 
 
 class JobSpec(BaseModel):
@@ -34,12 +59,55 @@ class JobSpec(BaseModel):
     submit_s: NotNegative = Field(0.0, description="Submission time.")
     user: str = Field("", description="Who submits it.")
     vc: str = Field("", description="Virtual cluster.")
+    priority: Priority = Field(0, description="Jobs with a higher one go first.")
     elastic: tuple[int, int] | None = Field(None, description="Smallest and largest number of GPUs it can run on.")
 
     @model_validator(mode="after")
     def _one_length(self) -> JobSpec:
         if (self.iterations is None) == (self.duration_s is None):
             raise ValueError("give a job either iterations or duration_s")
+        return self
+
+
+class MixSpec(BaseModel):
+    """One kind of job of a mixed workload: [[workload.mix]]."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    weight: Positive = Field(1.0, description="How often such a job is drawn, beside the other kinds.")
+    model: str = Field(description="Model of the zoo, with options behind it, or a file.", min_length=1)
+    gpus: dict[int, NotNegative] = Field({1: 1.0}, description="GPUs of a job: a number, or {count = weight}.")
+    iterations: tuple[int, int] | None = Field(None, description="Iterations of a job, uniform in [low, high].")
+    duration_median_s: Positive | None = Field(
+        None, description="Median of log-normal durations, instead of iterations."
+    )
+    duration_sigma: NotNegative = Field(1.0, le=10, description="Standard deviation of the logarithm of durations.")
+    user: str = Field("", description="Who submits it.")
+    vc: str = Field("", description="Virtual cluster.")
+    priority: Priority = Field(0, description="Jobs with a higher one go first.")
+    elastic: tuple[int, int] | None = Field(None, description="Smallest and largest number of GPUs it can run on.")
+
+    @field_validator("gpus", mode="before")
+    @classmethod
+    def _number_or_table(cls, gpus: Any) -> Any:
+        if isinstance(gpus, bool) or not isinstance(gpus, (int, dict)):
+            raise ValueError("give a number of GPUs, or a table {count = weight}")
+        return gpus if isinstance(gpus, dict) else {gpus: 1.0}
+
+    @field_validator("gpus")
+    @classmethod
+    def _sizes(cls, gpus: dict[int, float]) -> dict[int, float]:
+        return sizes_with_weights(gpus)
+
+    @field_validator("iterations", "elastic")
+    @classmethod
+    def _range(cls, value: tuple[int, int] | None) -> tuple[int, int] | None:
+        return low_high(value)
+
+    @model_validator(mode="after")
+    def _one_length(self) -> MixSpec:
+        if (self.iterations is None) == (self.duration_median_s is None):
+            raise ValueError("give a kind of job either iterations or duration_median_s")
         return self
 
 
@@ -61,6 +129,7 @@ class WorkloadSpec(BaseModel):
         le=100,
         description="GPU time that jobs take alone on the network over what the cluster has while they arrive "
         "(poisson, bursty: 0.9 by default). "
+        "dynamic: jobs are present as long as they ask for no more than this part of the GPUs together. "
         "With a trace: its arrival times are stretched to reach it.",
     )
     models: list[str] | dict[str, NotNegative] = Field(
@@ -102,7 +171,12 @@ class WorkloadSpec(BaseModel):
         description="Draw GPUs and durations together from this trace file, or from published figures: acme-seren, "
         "acme-kalos (synthetic).",
     )
-    present: int | None = Field(None, ge=0, description="dynamic: jobs that are there at time 0; by default half.")
+    present: int | None = Field(
+        None, ge=0, description="dynamic: jobs that are there at time 0; by default half, or all but those in arriving."
+    )
+    arriving: list[str] = Field(
+        default_factory=list, description="dynamic: the models of the last jobs, in order; by default they are drawn."
+    )
     arrive_s: NotNegative = Field(600.0, description="dynamic: when the others begin to arrive.")
     gap_s: NotNegative = Field(0.0, description="dynamic: mean time between them; 0 lets them arrive together.")
     burst_share: float = Field(0.1, gt=0, lt=1, description="bursty: fraction of time spent in bursts.")
@@ -134,6 +208,9 @@ class WorkloadSpec(BaseModel):
     until_s: NotNegative | None = Field(None, description="Use jobs of a trace submitted before this time.")
     pick: Literal["first", "random"] = Field("first", description="Which jobs of a trace to take, if not all.")
     job: list[JobSpec] = Field(default_factory=list, description="The jobs themselves, for source = jobs.")
+    mix: list[MixSpec] = Field(
+        default_factory=list, description="Kinds of jobs to draw from, instead of models, gpus and a length for all."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -154,22 +231,12 @@ class WorkloadSpec(BaseModel):
     @field_validator("gpus")
     @classmethod
     def _sizes(cls, gpus: dict[int, float] | None) -> dict[int, float] | None:
-        if gpus is None:
-            return None
-        if bad := [n for n in gpus if n < 1]:
-            raise ValueError(f"a job cannot have {bad[0]} GPUs; sizes start at 1")
-        if not sum(gpus.values()) > 0:
-            raise ValueError("at least one size needs a weight above 0")
-        return gpus
+        return None if gpus is None else sizes_with_weights(gpus)
 
     @field_validator("iterations", "elastic")
     @classmethod
     def _range(cls, value: tuple[int, int] | None) -> tuple[int, int] | None:
-        if value is not None and not 1 <= value[0] <= value[1]:
-            raise ValueError(f"[{value[0]}, {value[1]}] must be [low, high] with 1 <= low <= high")
-        if value is not None and value[1] > MOST_ITERATIONS:
-            raise ValueError(f"{value[1]} is too large; give at most {MOST_ITERATIONS}")
-        return value
+        return low_high(value)
 
     @field_validator("elastic_batch")
     @classmethod
@@ -183,21 +250,49 @@ class WorkloadSpec(BaseModel):
         if self.source in DRAWN:
             if self.jobs is None:
                 raise ValueError(f"jobs is missing; source = {self.source!r} needs the number of jobs")
-            if self.iterations is None and self.duration_median_s is None and self.draw_from is None:
-                raise ValueError("the job length is missing; give iterations, duration_median_s or draw_from")
+            if not (self.mix or self.iterations or self.duration_median_s or self.draw_from):
+                raise ValueError("the job length is missing; give iterations, duration_median_s, draw_from or mix")
+        self._only_mix()
         if self.iterations is not None and self.duration_median_s is not None:
             raise ValueError("iterations and duration_median_s exclude each other; remove one")
         if self.source == "trace" and self.trace is None:
             raise ValueError("trace is missing; source = 'trace' needs the path of a trace file")
+        if self.source != "trace" and self.trace is not None:
+            raise ValueError(f"trace has no meaning with source {self.source!r}; write source = 'trace'")
         if self.source == "jobs" and not self.job:
             raise ValueError("job is missing; source = 'jobs' needs at least one [[workload.job]]")
         if self.source == "ada-srsf" and self.jobs not in (None, 160):
             raise ValueError("jobs must be 160, or absent: the Ada-SRSF recipe has 160 jobs")
         if self.present is not None and self.jobs is not None and self.present > self.jobs:
             raise ValueError(f"present is {self.present}, more than the {self.jobs} jobs there are")
+        if self.arriving and (self.source != "dynamic" or self.draw_from is not None):
+            raise ValueError('arriving names models of jobs that are drawn here; it needs source = "dynamic" alone')
+        if len(self.arriving) > (self.jobs or len(self.arriving)):
+            raise ValueError(f"arriving has {len(self.arriving)} models, more than the {self.jobs} jobs there are")
         if self.from_s is not None and self.until_s is not None and self.from_s >= self.until_s:
             raise ValueError("from_s must be before until_s")
         return self
+
+    def _only_mix(self) -> None:
+        if not self.mix:
+            return
+        if self.source not in DRAWN:
+            raise ValueError(f"mix has no meaning with source {self.source!r}; use one of {', '.join(DRAWN)}")
+        if twice := sorted(_OF_A_KIND & self.model_fields_set):
+            raise ValueError(f"{twice[0]} has no meaning beside mix; give it to each kind of job")
+
+    @property
+    def named_models(self) -> list[str]:
+        """All models that jobs can have by what is written here."""
+        if self.source == "jobs":
+            return [job.model for job in self.job]
+        return [kind.model for kind in self.mix] or list(self.models)
+
+    @property
+    def drawn_sizes(self) -> list[int]:
+        """Sizes that a drawn job can have, as far as they are written here."""
+        tables = [kind.gpus for kind in self.mix] or [self.gpus or {}]
+        return [size for table in tables for size, weight in table.items() if weight > 0]
 
     @property
     def bursts(self) -> Bursts:

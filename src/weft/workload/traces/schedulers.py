@@ -35,10 +35,9 @@ def job_type(rows: Rows) -> tuple[pl.Series, pl.Series]:
 def _gavel(rows: Rows) -> pl.DataFrame:
     """`.trace` files of Gavel (OSDI '20) and Shockwave (NSDI '23): tab-separated, no header.
 
-    Job types read "model (batch size N)". Gavel's two layouts have no duration: it is steps / throughput on whatever
-    runs the job. In the one with seven columns (Philly, one file per virtual cluster) the virtual cluster is the file.
-    Shockwave, whose jobs are synthetic, adds a batch-size mode and a duration.
-    """
+    Job types read "model (batch size N)". Gavel's two layouts have no duration, which depends on the GPUs that run the
+    job. In the one with seven columns (Philly, one file per virtual cluster) the virtual cluster is the file.
+    Shockwave, whose jobs are synthetic, adds a batch-size mode and a duration."""
     model, batch = job_type(rows)
     return rows.finish({
         "job_id": rows.job_ids(None),

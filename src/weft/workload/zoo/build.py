@@ -86,6 +86,8 @@ def profile(
     dtype: str | None = None,
     micro_batches: int = 3,
     schedule: str = "gpipe",
+    virtual: int = 1,
+    tensor_overlap: bool = False,
     servers: int = 1,
     apart: bool = False,
     gradient_gb: float | None = None,
@@ -95,12 +97,27 @@ def profile(
     `batch` is per worker under data parallelism and per replica of the model otherwise (default: the model's usual
     one). `parallel`: "auto" is the model's usual scheme; "hybrid:TxPxD" fixes tensor x pipeline x data, plain "hybrid"
     chooses them; "pipeline" and "tensor" put one replica on all workers. `overlap` sends gradient buckets during the
-    backward pass. `dtype` asks for times in one precision (fp32, bf16). Parameter servers stand beside workers, or
-    `apart` from them. `gradient_gb` replaces the size of all gradients. Options in the name, `vgg16[batch=64]`, come
-    before these; `workers` among them is for those who draw jobs.
+    backward pass. `dtype` asks for times in one precision (fp32, tf32, bf16, fp8). Parameter servers stand beside
+    workers, or `apart` from them. `gradient_gb` replaces the size of all gradients. Options in the name,
+    `vgg16[batch=64]`, come before these; `workers` among them is for those who draw jobs. `virtual` is the
+    number of virtual stages of each pipeline stage; `tensor_overlap` sums activations of tensor parallelism while
+    they are computed.
     """
     name, own = split(model)
-    how = _How(batch, gpu, parallel, overlap, dtype, micro_batches, schedule, servers, apart, gradient_gb)
+    how = _How(
+        batch,
+        gpu,
+        parallel,
+        overlap,
+        dtype,
+        micro_batches,
+        schedule,
+        virtual,
+        tensor_overlap,
+        servers,
+        apart,
+        gradient_gb,
+    )
     how = replace(how, **{key: value for key, value in own.items() if key != "workers"})
     if workers < 1:
         raise InputError(f"model {model!r}: workers is {workers}; it must be at least 1")
@@ -124,6 +141,8 @@ class _How:
     dtype: str | None
     micro_batches: int
     schedule: str
+    virtual: int
+    tensor_overlap: bool
     servers: int
     apart: bool
     gradient_gb: float | None
@@ -136,8 +155,8 @@ def _from_zoo(name: str, workers: int, how: _How) -> Profile:
         if how.batch not in (None, variant.timing.batch):
             raise InputError(f"model {name!r}: its circle was published for one batch; use plain {entry.name}")
         return _circle(entry.name, variant, workers)
-    if how.dtype is not None and how.dtype not in PRECISIONS:
-        raise InputError(f"model {name!r}: dtype {how.dtype!r} is not known; use one of {', '.join(PRECISIONS)}")
+    if how.dtype is not None and how.dtype not in (*PRECISIONS, "fp8"):
+        raise InputError(f"model {name!r}: dtype {how.dtype!r} is not known; use one of {', '.join(PRECISIONS)}, fp8")
     work = work_of(name, batch=how.batch, gpu=how.gpu, dtype=how.dtype)
     work = work if how.gradient_gb is None else work.with_gradients(how.gradient_gb * GB)
     cap = gbps_to_bytes_per_s(_TENSOR_GBPS) if entry.name == "gpt3-cassini" else None
@@ -257,7 +276,7 @@ def _from_file(path: str, workers: int, how: _How) -> Profile:
     if isinstance(content, Work):
         return _parallelised(content, workers, usual)
     if how.parallel != "auto":
-        raise InputError(f"{path}: it says itself what is sent; leave parallel out")
+        raise InputError(f"{path}: the file says itself what is sent; leave parallel out")
     if isinstance(content, LayerFile):
         return content.profile(workers)
     if content.workers != workers:
@@ -270,6 +289,10 @@ def _parallelised(
 ) -> Profile:
     """Work as a profile for that many workers."""
     scheme, _, shape = how.parallel.partition(":")
+    if scheme in ("data", "parameter-server", "embedding") and (how.virtual > 1 or how.tensor_overlap):
+        raise InputError(
+            f"model {work.name!r}: virtual and tensor_overlap are for pipeline, tensor and hybrid parallelism"
+        )
     if scheme == "data":
         return graphs.data_parallel(work, workers, overlap=how.overlap)
     if scheme == "parameter-server":
@@ -279,5 +302,6 @@ def _parallelised(
     tensor, pipeline, data = grid(scheme, shape, workers, two_stages, work.name)
     return graphs.hybrid(
         work, tensor=tensor, pipeline=pipeline, data=data, micro_batches=how.micro_batches, schedule=how.schedule,
+        chunks=how.virtual, overlap=how.overlap, tensor_overlap=how.tensor_overlap,
         tensor_demand_bytes_per_s=tensor_bytes_per_s,
     )  # fmt: skip

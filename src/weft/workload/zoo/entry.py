@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from weft.errors import InputError
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
@@ -111,7 +113,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU type. `tflops` is its dense peak by precision: fp32 (without tensor cores), tf32, bf16 (or fp16)."""
+    """A GPU type. `tflops` is its dense peak by precision: fp32 (without tensor cores), tf32, bf16 (or fp16), fp8."""
 
     name: str
     memory_gb: float
@@ -120,9 +122,14 @@ class Gpu:
     bf16_tflops: float
     memory_gb_per_s: float
     aliases: tuple[str, ...] = ()
+    fp8_tflops: float = 0.0
 
     def tflops(self, dtype: str) -> float:
-        """Peak rate in a precision; a GPU without it computes in single precision."""
+        """Peak rate in a precision; a GPU without it computes in single precision, but none without fp8 in fp8."""
+        if dtype == "fp8":
+            if not self.fp8_tflops:
+                raise InputError(f"gpu {self.name} has no fp8; use bf16 or fp32, or another GPU type")
+            return self.fp8_tflops
         if dtype.startswith("bf16"):
             return self.bf16_tflops or self.fp32_tflops
         if dtype == "tf32":

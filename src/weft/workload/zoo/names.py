@@ -15,9 +15,9 @@ from weft.errors import InputError
 from weft.workload.zoo.catalogue import models
 from weft.workload.zoo.entry import Model, Published
 
-_COUNTS = ("batch", "micro_batches", "servers", "workers")
+_COUNTS = ("batch", "micro_batches", "servers", "workers", "virtual")
 _WORDS = ("parallel", "dtype", "schedule")
-_TRUTHS = ("overlap", "apart")
+_TRUTHS = ("overlap", "apart", "tensor_overlap")
 OPTIONS = (*_COUNTS, *_WORDS, *_TRUTHS, "gradient_gb")
 
 
@@ -32,7 +32,7 @@ def split(name: str) -> tuple[str, dict[str, Any]]:
     base = without(name)
     if base == name:
         if "[" in name and not _is_file(name):
-            raise InputError(f"model {name!r}: a bracket is open; write options as {name.partition('[')[0]}[batch=64]")
+            raise InputError(f"model {name!r}: close the bracket; write options as {name.partition('[')[0]}[batch=64]")
         return name, {}
     text = name.rstrip()[:-1].rpartition("[")[2]
     found: dict[str, Any] = {}

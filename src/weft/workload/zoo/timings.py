@@ -14,7 +14,8 @@ A time is looked for in this order:
 5. from floating-point operations: three times the forward pass (the backward pass computes two gradients), at 45 % of
    the peak rate, a little below what LLaMA-7B reached when it was measured.
 
-Everything but 1 is labelled "estimated" in the source.
+A time in fp8 is the one in bf16, scaled by the ratio of the two peaks. Everything but 1 is labelled "estimated" in the
+source.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ def known(model: Model) -> tuple[Timing, ...]:
 def timing(model: Model, gpu: str, batch: int, dtype: str | None = None) -> Timing:
     """The time of one iteration, by the first rule above that applies; `estimated` says whether it was measured."""
     target = find_gpu(gpu)
+    if dtype == "fp8":
+        return _in_fp8(timing(model, gpu, batch, "bf16"), target)
     here = [t for t in known(model) if t.gpu == target.name]
     wanted = dtype or ("bf16" if model.gradient_dtype_bytes == 2 else target.dtype)
     same = [t for t in here if _alike(t.dtype, wanted)] or ([] if dtype else here)
@@ -184,6 +187,13 @@ def on_another(base: Timing, target: Gpu) -> Timing:
     why = f"from {gpu.name} by the ratio of peak rates ({base.dtype}) {ratio:.3g}"
     found = scaled(base, ratio, why, base.batch, target.name)
     return replace(found, optimiser_s=base.optimiser_s * gpu.memory_gb_per_s / target.memory_gb_per_s)
+
+
+def _in_fp8(base: Timing, target: Gpu) -> Timing:
+    """What takes so long in bf16 (or in whatever there is), in fp8: by the ratio of this GPU type's peak rates."""
+    ratio = target.tflops(base.dtype) / target.tflops("fp8")
+    found = scaled(base, ratio, f"from {base.dtype} by the ratio of peak rates {ratio:.3g}", base.batch, target.name)
+    return replace(found, dtype="fp8")
 
 
 def _by_flops(model: Model, target: Gpu, batch: int, dtype: str) -> Timing:

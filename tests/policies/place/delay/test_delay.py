@@ -160,6 +160,17 @@ def test_tuned_timers_are_those_of_the_window(waits: list[tuple[float, float]], 
     assert timers(rule, state, now) == pytest.approx((DEFAULT_S[0], expected))
 
 
+def test_there_are_two_lists_for_each_demand() -> None:
+    """Section IV-B3: 2 to 20 for up to ten GPU demands, one for machines and one for racks."""
+    rule, core = AutoTuned(), Core(resolve("dally"), ToyWorld(toy_cluster(), []))
+    state, demands = rule.initial_state(), [1, 2, 4, 8, 16, 32, 40, 48, 56, 64]
+    for n, gpus in enumerate(demands * 2):
+        core.view.move_to(float(n), n)
+        for tier in (0, 1, 2):
+            state = rule.accepted(core.view, JobView(toy_job(f"j{n}.{tier}", gpus)), gpus, tier, 1.0, state)
+        assert sum(map(len, state["waits"].values())) == 2 * min(n + 1, 10)
+
+
 def test_a_wait_counts_once() -> None:
     """A start that is decided again (its GPUs were not free yet) is the same wait."""
     rule = AutoTuned()

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
 from weft.model.flows import Traffic
-from weft.model.plan import Candidate, Gate, Placement, Plan, State
+from weft.model.plan import Candidate, Gate, Plan, State
 from weft.model.policy import setting
 from weft.model.reason import Why, both
 from weft.model.view import ClusterView, Fact, Spread
 from weft.policies.interleave.base import Interleave, Pick
+from weft.policies.interleave.cassini import printed
 from weft.policies.interleave.cassini.align import Alignment, align
 from weft.policies.interleave.cassini.circle import Circle, common_periods
-from weft.policies.interleave.cassini.layout import TOLERANCE, Layout, lay_out, score_links
+from weft.policies.interleave.cassini.layout import TOLERANCE, Layout, lay_out, score_links, traffic_of
 from weft.policies.interleave.cassini.rotate import rotate, score_at, settle
 
 
@@ -29,7 +30,8 @@ class Settings:
     jobs are spread over (racks). loops: groups whose links form a loop get the shifts on which the links disagree least
     (consensus), or such plans are passed over and looping groups are left unshifted (discard, the rule as printed).
     threads: for scoring. shifts: whether jobs are shifted at all (`unshifted` is another control). stay: candidates are
-    passed over in which a job that has GPUs would go elsewhere than in the planner's own plan.
+    passed over in which a job that has GPUs would go elsewhere than in the planner's own plan. printed: the algorithm
+    to the letter of the paper (printed.py), for which only candidates counts.
     """
 
     candidates: int = setting(10, "candidates", within="[1, 1000]", whole=True)
@@ -39,6 +41,7 @@ class Settings:
     threads: int = setting(0, "threads", within="[0, 256]", whole=True)  # 0: one per core
     shifts: bool = setting(True, words={"unshifted": False})
     stay: bool = setting(False, words={"stay": True})
+    printed: bool = setting(False, words={"printed": True})
 
 
 @dataclass(eq=False)
@@ -74,6 +77,11 @@ class Cassini(Interleave):
 
     def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
         """Score all, take the best, shift its jobs."""
+        if self.settings.printed:
+            chosen, alignments, traffic = printed.choice(view, candidates)
+            gates, kept, reasons = _kept_gates(view, traffic, alignments, candidates[chosen], state)
+            plan = Plan(candidates[chosen].plan.placements, gates)
+            return Pick(replace(candidates[chosen], plan=plan), {"version": 1, "gates": kept}, reasons)
         if self.settings.stay:
             own = candidates[0].plan.placements
             same = [all(c.plan.placements.get(job) == own.get(job) for job in view.running) for c in candidates]
@@ -104,17 +112,8 @@ class Cassini(Interleave):
 
     def layouts(self, view: ClusterView, plans: Sequence[Any]) -> list[Layout]:
         """Which jobs meet under each plan, every link scored; links that are alike are solved once, in parallel."""
-        known: dict[tuple[str, Placement], Traffic] = {}
-        found = []
-        for placements in plans:
-            traffic = {}
-            for job_id, gpus in placements.items():
-                if len(gpus) > 1:
-                    if (job_id, gpus) not in known:
-                        known[job_id, gpus] = view.traffic(view.job(job_id).job, gpus)
-                    if known[job_id, gpus].task is not None:
-                        traffic[job_id] = known[job_id, gpus]
-            found.append(lay_out(traffic, view.cluster.topology.capacity, self.settings.padding))
+        capacity, padding = view.cluster.topology.capacity, self.settings.padding
+        found = [lay_out(traffic, capacity, padding) for traffic in traffic_of(view, plans)]
         score_links(found, self.settings.threads)
         return found
 
@@ -122,33 +121,46 @@ class Cassini(Interleave):
         self, view: ClusterView, layout: Layout, candidate: Candidate, state: State
     ) -> tuple[dict[str, Gate], dict[str, Any], dict[str, Why], set[str]]:
         """Gates, what is remembered of them, why each, and jobs that a loop leaves unshifted."""
-        gates: dict[str, Gate] = {}
-        kept: dict[str, Any] = {}
-        reasons: dict[str, Why] = {}
+        found: list[Alignment] = []
         left: set[str] = set()
         for group in layout.groups:
             aligned = align(layout, group, self.settings.padding, self.settings.loops == "consensus")
             left |= set(group.periods_s) - {job for a in aligned for job in a.jobs}
-            for alignment in aligned:
-                if not alignment.pays:
-                    continue
-                key = _key(alignment, candidate)
-                old = {job: state["gates"].get(job) for job in alignment.jobs}
-                if all(entry is not None and entry[3] == key for entry in old.values()):
-                    mine = {job: Gate(e[0], e[1], e[2], TOLERANCE) for job, e in old.items()}
-                else:
-                    mine = _new_gates(view, layout, alignment, old)
-                for job, gate in mine.items():
-                    gates[job] = gate
-                    kept[job] = [gate.epoch_s, gate.period_s, gate.task, key]
-                    reasons[job] = _words(alignment, job)
-        return gates, kept, reasons, left
+            found += [alignment for alignment in aligned if alignment.pays]
+        return *_kept_gates(view, layout.traffic, found, candidate, state), left
 
 
-def _new_gates(view: ClusterView, layout: Layout, alignment: Alignment, old: dict[str, Any]) -> dict[str, Gate]:
+def _kept_gates(
+    view: ClusterView,
+    traffic: Mapping[str, Traffic],
+    alignments: Sequence[Alignment],
+    candidate: Candidate,
+    state: State,
+) -> tuple[dict[str, Gate], dict[str, Any], dict[str, Why]]:
+    """Gates, what is remembered of them, and why each; jobs whose alignment is the same keep theirs."""
+    gates: dict[str, Gate] = {}
+    kept: dict[str, Any] = {}
+    reasons: dict[str, Why] = {}
+    for alignment in alignments:
+        key = _key(alignment, candidate)
+        old = {job: state["gates"].get(job) for job in alignment.jobs}
+        if all(entry is not None and entry[3] == key for entry in old.values()):
+            mine = {job: Gate(e[0], e[1], e[2], TOLERANCE) for job, e in old.items()}
+        else:
+            mine = _new_gates(view, traffic, alignment, old)
+        for job, gate in mine.items():
+            gates[job] = gate
+            kept[job] = [gate.epoch_s, gate.period_s, gate.task, key]
+            reasons[job] = _words(alignment, job)
+    return gates, kept, reasons
+
+
+def _new_gates(
+    view: ClusterView, traffic: Mapping[str, Traffic], alignment: Alignment, old: dict[str, Any]
+) -> dict[str, Gate]:
     """Openings on a common clock: that of a job which has its openings already, or one that begins now."""
     periodic = alignment.held
-    traffic, shifts = layout.traffic, alignment.shifts_s
+    shifts = alignment.shifts_s
     anchor = next((j for j in alignment.jobs if periodic and old[j] is not None and old[j][1] > 0), None)
     if anchor is not None:
         base = old[anchor][0] - shifts[anchor]

@@ -2,9 +2,8 @@
 
 Algorithm 1 finds one shift per job that keeps what every link asks for, if the graph has no loop. As printed, Theorem 1
 says that differences of shifts are congruent modulo the perimeter of a link; Algorithm 1's own `mod iter_time` breaks
-that (periods 40 and 60, shifts 10 and 0: 50 against 110 modulo 120). What holds, and is all that matters, is congruence
-modulo the greatest common divisor of the two periods.
-"""
+that (periods 40 and 60, shifts 10 and 0: 50 against 110 modulo 120). What holds, and suffices, is congruence modulo the
+greatest common divisor of the two periods."""
 
 from __future__ import annotations
 

@@ -31,7 +31,16 @@ class GridRotation:
 
 
 def rotate_on_grid(circles: Sequence[Circle], capacity: float, periods: Periods, degrees: float = 5.0) -> GridRotation:
-    """Best shifts on a grid: all combinations for up to three jobs, one job at a time beyond."""
+    """Best shifts on a grid, with the score by exact integral."""
+    shifts, sampled = grid_shifts(circles, capacity, periods, degrees)
+    return GridRotation(shifts, sampled, score_at(circles, capacity, shifts, periods))
+
+
+def grid_shifts(
+    circles: Sequence[Circle], capacity: float, periods: Periods, degrees: float = 5.0
+) -> tuple[tuple[float, ...], float]:
+    """Best shifts on a grid, and the score of its samples: all combinations for up to three jobs, one job at a time
+    beyond. A job that repeats more often than the grid has angles is sampled as it comes, and not shifted."""
     steps = max(1, round(360.0 / degrees))
     at = (np.arange(steps) + 0.0) * periods.perimeter_s / steps
     tables = [_sampled(c, p, at) for c, p in zip(circles, periods.periods_s, strict=True)]
@@ -39,8 +48,7 @@ def rotate_on_grid(circles: Sequence[Circle], capacity: float, periods: Periods,
     picked = _all(tables, choices, capacity) if len(circles) <= 3 else _in_turn(tables, choices, capacity)
     summed = np.sum([np.roll(table, k) for table, k in zip(tables, picked, strict=True)], axis=0)
     sampled = 1.0 - float(np.maximum(summed - capacity, 0.0).mean()) / capacity
-    shifts = tuple(k * periods.perimeter_s / steps for k in picked)
-    return GridRotation(shifts, sampled, score_at(circles, capacity, shifts, periods))
+    return tuple(k * periods.perimeter_s / steps for k in picked), sampled
 
 
 def _sampled(circle: Circle, period_s: float, at: Floats) -> Floats:

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.model.flows import Arcs, Traffic
+from weft.model.plan import Placement
+from weft.model.view import ClusterView
 from weft.policies.interleave.cassini.affinity import Component, components, merged
 from weft.policies.interleave.cassini.circle import FRACTIONS, Circle, Periods
 from weft.policies.interleave.cassini.rotate import Problem, Rotation, rotate_all, score_at, uniform_score
@@ -62,6 +64,22 @@ class Layout:
         if tail or not scores:
             return min(scores, default=1.0)
         return (math.fsum(scores) + self.free_meetings) / (len(scores) + self.free_meetings)
+
+
+def traffic_of(view: ClusterView, plans: Sequence[Mapping[str, Placement]]) -> list[dict[str, Traffic]]:
+    """The traffic of the jobs of each plan that send anything; the same job on the same GPUs is asked for once."""
+    known: dict[tuple[str, Placement], Traffic] = {}
+    found = []
+    for placements in plans:
+        mine = {}
+        for job_id, gpus in placements.items():
+            if len(gpus) > 1:
+                if (job_id, gpus) not in known:
+                    known[job_id, gpus] = view.traffic(view.job(job_id).job, gpus)
+                if known[job_id, gpus].task is not None:
+                    mine[job_id] = known[job_id, gpus]
+        found.append(mine)
+    return found
 
 
 def lay_out(traffic: dict[str, Traffic], capacity: npt.NDArray[np.float64], padding: float) -> Layout:

@@ -292,7 +292,7 @@ class FlowRule(RateRule):
         return arrived[-1].table, arrived[-1].posted
 
     def _pass_idle(self, slot: int) -> None:
-        """Count slots in which none of our flows sent, too, so that what was seen before them is forgotten in time."""
+        """Count slots without our flows, too, so that older observations are forgotten in time."""
         idle = range(max(self._last + 1, slot - WINDOW), slot)
         for past in idle:
             self._carried[past % WINDOW], self._full[past % WINDOW] = 0.0, False

@@ -98,8 +98,8 @@ def reach(a, f, s, j):
 
 @part
 def least_fed(a, f, s, w, i):
-    """F of the least advanced feeder, as the host of flow i knows it. One that begins in this slot and has not decided
-    yet holds nobody back: it will be raised, or cuts its followers, when it does."""
+    """F of the least advanced feeder, as the host of flow i knows it. A feeder that begins in this slot and has not
+    decided yet holds back no flow: when it decides, it is raised, or cuts its followers."""
     least = np.inf
     for j in range(f.feed0[i], f.feed1[i]):
         if a.late == 0 and not w.decided[j] and f.sent[j] == 0.0 and nothing(s.plans, j):

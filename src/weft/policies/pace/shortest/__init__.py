@@ -1,4 +1,5 @@
-"""shortest (ours): foreign flows get what prices owe them, then the job nearest to its communication's end goes first.
+"""shortest (ours): foreign flows get what prices owe them; of the jobs the one goes first that is nearest to the end of
+its communication.
 
 Foreign flows are served first. What each of them is owed follows from an alpha-fair sharing in which a job pays for all
 links on which it meets foreign flows: it takes more than a fair share where it meets one, and less where it would take

@@ -7,7 +7,7 @@ A job that sends at full rate takes bytes from foreign flows; a job that waits f
 The left side is what others lose. `lost` is how much slower foreign flows are while the job sends, in line rates, and S
 is for how many seconds the job still has to send. The right side is what waiting is expected to cost. r is how long the
 foreign flow that stays longest will still be there. L is the mean lifetime of foreign flows; half of it stands for
-flows that come later. w is how long the job has waited, so nobody waits for ever. V is 1 plus the number of jobs that
+flows that come later. w is how long the job has waited, so no job waits for ever. V is 1 plus the number of jobs that
 wait for GPUs, because a second that is saved counts for them, too.
 
 The price is X (L / T)^(3/4), where T is the mean time for which our jobs send in an iteration alone. So one X serves

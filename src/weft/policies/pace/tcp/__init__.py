@@ -22,7 +22,7 @@ from weft.model.policy import setting
 from weft.policies.pace.base import Pace
 from weft.policies.pace.rates import Carried, Demand, Floats, Ints, Limits, Moment, RateRule, Transport, resized
 
-RTT_S, SEGMENT_BYTES = 2e-4, 1460.0  # a round trip through an empty network, and a packet's payload
+RTT_S, SEGMENT_BYTES = 2e-4, 1460.0  # a round trip through an empty network (rtt=), and a packet's payload
 BUFFER_BYTES = 1e6  # at a switch's port
 MARK_S = 7.6e-5  # a longer queue marks DCTCP's packets: 65 packets at 10 Gbit/s
 FIRST_WINDOW = 10 * SEGMENT_BYTES
@@ -42,7 +42,7 @@ class Equal(Pace):
         return Transport(opened=True)
 
 
-def loss_limit(variant: str, loss: float) -> float:
+def loss_limit(variant: str, loss: float, rtt_s: float = RTT_S) -> float:
     """Bytes per second that a flow can reach when so large a share of packets is lost at random.
 
     Reno: MSS/RTT sqrt(3 / (2 p)). CUBIC (RFC 9438): the larger of that (its Reno-friendly region) and
@@ -54,8 +54,8 @@ def loss_limit(variant: str, loss: float) -> float:
     if loss <= 0.0 or variant in NOT_BY_LOSS:
         return math.inf
     reno = math.sqrt(1.5 / loss)
-    window = max(reno, 1.054 * (0.4 * (RTT_S / loss) ** 3) ** 0.25) if variant == "cubic" else reno
-    return window * SEGMENT_BYTES / RTT_S
+    window = max(reno, 1.054 * (0.4 * (rtt_s / loss) ** 3) ** 0.25) if variant == "cubic" else reno
+    return window * SEGMENT_BYTES / rtt_s
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ CONTROLS = {
 
 
 class TcpRule(RateRule):
-    """Windows by flow; they are looked at every 10 ms, fifty round trips."""
+    """Windows by flow; they are looked at every 10 ms, fifty round trips of the usual length."""
 
     slot_s = 0.01
 
-    def __init__(self, variant: str = "cubic", buffer_bytes: float = BUFFER_BYTES) -> None:
-        self.control, self.buffer_bytes = CONTROLS[variant], buffer_bytes
+    def __init__(self, variant: str = "cubic", buffer_bytes: float = BUFFER_BYTES, rtt_s: float = RTT_S) -> None:
+        self.control, self.buffer_bytes, self.rtt_s = CONTROLS[variant], buffer_bytes, rtt_s
 
     def begin(self, demand: Demand) -> None:
         """No flow has a window yet."""
@@ -113,7 +113,7 @@ class TcpRule(RateRule):
         if when.begins and not self.control.even:
             for _ in range(8):  # a loss in each of the next round trips, until the queue has room
                 if not self.kernel.cut(
-                    rows, self.window, self.threshold, self.held, RTT_S, self.available, self.room,
+                    rows, self.window, self.threshold, self.held, self.rtt_s, self.available, self.room,
                     self.control.keeps, self.control.smooth, self.top, self.lost,
                 ):  # fmt: skip
                     break
@@ -122,21 +122,21 @@ class TcpRule(RateRule):
                 self._saw(flows, rows)
         caps = self.rate.copy()
         lasts = max(when.part, 1e-9) * self.slot_s
-        caps[fresh] -= missed_bytes(caps[fresh]) / lasts
+        caps[fresh] -= missed_bytes(caps[fresh], self.rtt_s) / lasts
         caps[rows] = np.maximum(caps[rows] - self.lost[rows] / lasts, 0.1 * self.rate[rows])
         self.lost[rows] = 0.0
         return Limits(caps)
 
     def _share(self, flows: FlowSet, rows: Ints) -> None:
-        self.kernel.shares(rows, flows.path, self.window, RTT_S, self.available, self.rate, self.held)
+        self.kernel.shares(rows, flows.path, self.window, self.rtt_s, self.available, self.rate, self.held)
         alone = rows[(flows.path[rows, 1:] < 0).all(axis=1)]  # whatever its window, one NIC is all that it crosses
         self.rate[alone] = flows.line[alone]
 
     def _saw(self, flows: FlowSet, rows: Ints) -> None:
-        """Where a loss lets a link idle, what windows come to is followed through the slot, loss by loss."""
+        """Where a loss lets a link idle, follow the windows through the slot, loss by loss."""
         self.after[rows] = 0.0
         self.kernel.saws(
-            rows, flows.path, self.window, RTT_S, self.available, self.room, self.control.keeps,
+            rows, flows.path, self.window, self.rtt_s, self.available, self.room, self.control.keeps,
             self.control.gains * SEGMENT_BYTES, self.slot_s, self.rate, self.after, self.top, self.threshold,
         )  # fmt: skip
 
@@ -155,10 +155,10 @@ class TcpRule(RateRule):
         self.threshold[fresh] = np.where(seen, np.maximum(self.threshold[fresh], 0.75 * self.window[fresh]), math.inf)
         self.owner[new], self.ended[new] = flows.uid[new], -1
         if self.control.even:
-            self.window[new] = 2.0 * flows.line[new] * RTT_S
+            self.window[new] = 2.0 * flows.line[new] * self.rtt_s
         else:
             self.kernel.start(
-                fresh, rows, flows.path, self.window, self.threshold[fresh], RTT_S, self.available, self.room,
+                fresh, rows, flows.path, self.window, self.threshold[fresh], self.rtt_s, self.available, self.room,
                 FIRST_WINDOW,
             )  # fmt: skip
         self.top[fresh] = self.window[fresh]
@@ -180,9 +180,9 @@ class TcpRule(RateRule):
         self.window[kept] = self.after[kept]
         growing = live[(queued | (used >= 0.9)) & ~sawn]
         self.after[live] = 0.0
-        most = 2.0 * (flows.line * RTT_S + self.buffer_bytes)
+        most = 2.0 * (flows.line * self.rtt_s + self.buffer_bytes)
         self.kernel.grow(
-            growing, self.window, self.rate, self.slot_s, RTT_S, most,
+            growing, self.window, self.rate, self.slot_s, self.rtt_s, most,
             self.control.gains * SEGMENT_BYTES, self.control.gains_above * SEGMENT_BYTES, self.top,
         )  # fmt: skip
 
@@ -191,10 +191,10 @@ class TcpRule(RateRule):
         self.ended[rows[rows < len(self.ended)]] = self._slot
 
 
-def missed_bytes(rate: Floats) -> Floats:
+def missed_bytes(rate: Floats, rtt_s: float = RTT_S) -> Floats:
     """What a flow that ends up at this rate sends less because its window has to double up to it from ten segments:
     over k = log2(rate RTT / 10 segments) round trips it sends (2^k - 1) x 10 segments and not k x rate x RTT."""
-    pipe = rate * RTT_S
+    pipe = rate * rtt_s
     trips = np.log2(np.maximum(pipe / FIRST_WINDOW, 1.0))
     missed: Floats = trips * pipe - (pipe - np.minimum(FIRST_WINDOW, pipe))
     return missed
@@ -216,6 +216,7 @@ class Tcp(Pace):
     kind: str = setting("cubic", words=_KINDS, shown=True)
     buffer_bytes: float = setting(BUFFER_BYTES, "buffer", within="[0, 999999999]", unit="kB", whole=True)
     goodput: float = setting(1.0, "goodput", within="[1, 100]", unit="%", whole=True)
+    rtt_s: float = setting(RTT_S, "rtt", within="[0.001, 10000]", unit="ms")
 
     def __post_init__(self) -> None:
         """Refuse settings that such senders do not have."""
@@ -234,10 +235,10 @@ class Tcp(Pace):
         """Single flows as fast as random loss lets them; of what they send a part counts, where that was measured."""
         return Transport(
             opened=True,
-            loss_limit=loss_limit(self.variant, packet_loss),
+            loss_limit=loss_limit(self.variant, packet_loss, self.rtt_s),
             goodput=self.goodput * (_BBR_GOODPUT if self.variant == "bbr" else 1.0),
         )
 
     def rates(self) -> RateRule | None:
         """The rule of one run; ideal ones need none."""
-        return None if self.ideal else TcpRule(self.variant, self.buffer_bytes)
+        return None if self.ideal else TcpRule(self.variant, self.buffer_bytes, self.rtt_s)

@@ -41,7 +41,7 @@ class DelayScheduling(Place):
         super().__post_init__()
         self._seen: tuple[Offer | None, Offer | None, dict[int, tuple[int, int]]] = (None, None, {})
         if (self.by != "auto") + (self.window_s != WINDOW_S) + bool(self.timers_s) > 1:
-            raise StackError(f"{self.name}: it has one rule for its timers; write one of them")
+            raise StackError(f"{self.name}: its timers follow one rule; write only one")
         if self.timers_s and (len(self.timers_s) != 2 or self.timers_s[0] > self.timers_s[1]):
             raise StackError(
                 f"{self.name}: write both timers, as in delay:3600/7200; they count from the start of waiting, so the "

@@ -155,7 +155,7 @@ class Benefit(Timers):
 
 
 def _demand(job: JobView, gpus: int) -> str:
-    """Whose waits say something about a job's: those of jobs of its size and shape."""
+    """The key under which waits are kept: a job learns from jobs of its size and shape."""
     return f"{gpus}/{job.job.per_server}" if job.job.per_server else str(gpus)
 
 

@@ -46,8 +46,8 @@ class Titan(Place):
     not have one either, the job is placed without the limits.
 
     `printed` is the paper's Algorithm 3 to the letter: over the used machines and as many idle ones as would do alone,
-    workers at random. `plus` looks at more ways to share workers out before it takes another machine, and lets workers
-    change places.
+    workers at random, the machine with the largest H next. `plus` looks at more ways to share workers out before it
+    takes another machine, and lets workers change places.
     """
 
     name, divider = "titan", "/"
@@ -144,31 +144,39 @@ def solve(
 def printed(
     kind: Kind, free: Ints, idle: npt.NDArray[np.bool_], limits: StageLimits, rng: np.random.Generator
 ) -> Placed | None:
-    """Algorithms 1 to 3 as printed: over the used machines and those idle ones that would do alone, roomiest first.
+    """Algorithms 1 to 3 as printed: over the used machines and those idle ones that would do alone.
 
     So an idle machine is taken where used ones would do. Workers are distributed at random, and one is let in where
-    any of its pairs fits.
+    any of its pairs fits. The machine with the largest H comes next (Eq. 4): merging m workers saves m - 1 machines, so
+    it is the one with the largest feasible set; the roomiest of equals.
     """
     pattern = pattern_of(kind)
     whole = _roomiest(np.flatnonzero(idle), free)
     chosen = whole[: int(np.searchsorted(np.cumsum(free[whole]), pattern.n)) + 1]
     allowed = _roomiest(np.concatenate([chosen, np.flatnonzero(~idle & (free > 0))]), free)
-    load = Load(pattern)
+    machines, load = allowed.tolist(), Load(pattern)
     waiting = rng.permutation(pattern.n).tolist()
     found: list[tuple[int, tuple[int, ...]]] = []
-    for machine in allowed.tolist():
-        fits = _fits([*(m for m, _ in found), machine], limits)
-        taken: list[int] = []
-        for worker in waiting:
-            if len(taken) == free[machine]:
-                break
-            if load.admit(worker, len(found), fits, every=False):
-                taken.append(worker)
-        waiting = [w for w in waiting if w not in set(taken)]
-        found += [(machine, tuple(sorted(taken)))] if taken else []
-        if not waiting:
-            return tuple(found)
-    return None
+    while waiting:
+        best: tuple[int, list[int], Load] | None = None
+        for machine in machines:
+            if best and len(best[1]) >= min(int(free[machine]), len(waiting)):
+                break  # those that follow have no more room
+            fits, taken, trial = _fits([*(m for m, _ in found), machine], limits), list[int](), load.copy()
+            for worker in waiting:
+                if len(taken) == free[machine]:
+                    break
+                if trial.admit(worker, len(found), fits, every=False):
+                    taken.append(worker)
+            if best is None or len(taken) > len(best[1]):
+                best = (machine, taken, trial)
+        if best is None or not best[1]:
+            return None
+        machine, taken, load = best
+        machines.remove(machine)
+        waiting = [worker for worker in waiting if worker not in set(taken)]
+        found.append((machine, tuple(sorted(taken))))
+    return tuple(found)
 
 
 def _cheapest(kind: Kind, options: Iterator[tuple[Share, ...]], limits: StageLimits, plus: bool) -> Placed | None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from weft.model.reason import because
 from weft.testing import toy_job
 from weft_live.description import Description
+from weft_live.slurm.client import Snapshot
 from weft_live.slurm.commands import Ended, Slurm
-from weft_live.slurm.hands import Snapshot
+from weft_live.slurm.observations import recalled, to_recall
 from weft_live.slurm.reconcile import GONE, look
-from weft_live.slurm.seeing import recalled, to_recall
 from weft_live.slurm.states import At, Look, Over, Pin, Runs, SlurmTask, What
 
 

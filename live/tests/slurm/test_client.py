@@ -16,9 +16,9 @@ from testkit.sandbox import Sandbox
 from weft.errors import InputError
 from weft.stacks import resolve
 from weft_live.server.server import Server
+from weft_live.slurm.client import Client, Command
 from weft_live.slurm.commands import Slurm, Unreachable
 from weft_live.slurm.engine import SlurmEngine
-from weft_live.slurm.hands import Command, Hands
 from weft_live.slurm.reconcile import FORGET_S
 from weft_live.slurm.states import Do, Pin
 
@@ -50,14 +50,14 @@ def test_nothing_is_released_while_nodes_may_run_what_a_new_controller_has_forgo
     box.start_controller()
     here, there = (box.sbatch("--gpus=1", "--begin=tomorrow", wrap="true") for _ in range(2))
     slurm = Slurm(str(box.conf))
-    hands = Hands(slurm, 0.1)
+    client = Client(slurm, 0.1)
 
     def held_after_a_release(job: str, node: str) -> bool:
         pin = Pin((node,), 1, 1, "")
-        number = hands.give([Command(Do.RELEASE, job, pin, again=True)], [], busy=True)
+        number = client.give([Command(Do.RELEASE, job, pin, again=True)], [], busy=True)
         until = time.monotonic() + 60
         while time.monotonic() < until:
-            snapshot = hands.take()
+            snapshot = client.take()
             if snapshot is not None and not snapshot.trouble and snapshot.after >= number:
                 return snapshot.jobs[job].held
             time.sleep(0.01)
@@ -75,7 +75,7 @@ def test_nothing_is_released_while_nodes_may_run_what_a_new_controller_has_forgo
         assert not held_after_a_release(there, "n2")
     finally:
         box.pause("n2", False)
-        hands.close()
+        client.close()
         box.run("scancel", here, there)
 
 
@@ -84,12 +84,12 @@ def test_a_flood_of_orders_does_not_keep_anybody_from_looking(box: Sandbox) -> N
     """Of 350 commands at most a hundred are carried out between two looks, and all of them in the end."""
     job = box.sbatch("--gpus=1", wrap="true")
     slurm = Counted(str(box.conf))
-    hands = Hands(slurm, 0.1)
+    client = Client(slurm, 0.1)
     try:
-        number = hands.give([Command(Do.HOLD, job)] * 350, [], busy=True)
+        number = client.give([Command(Do.HOLD, job)] * 350, [], busy=True)
         seen, until = [0], time.monotonic() + 60
         while seen[-1] < number and time.monotonic() < until:
-            snapshot = hands.take()
+            snapshot = client.take()
             if snapshot is not None and not snapshot.trouble:
                 seen.append(snapshot.after)
             time.sleep(0.01)
@@ -97,9 +97,9 @@ def test_a_flood_of_orders_does_not_keep_anybody_from_looking(box: Sandbox) -> N
         assert sum(slurm.lines) == 350
         assert max(slurm.lines) <= 100
         assert len(set(seen)) > 3, "there were looks in between"
-        assert hands.give([Command(Do.HOLD, job)], [], busy=False) == 351
+        assert client.give([Command(Do.HOLD, job)], [], busy=False) == 351
     finally:
-        hands.close()
+        client.close()
 
 
 @pytest.mark.long

@@ -1,4 +1,5 @@
-"""Hands: a thread that carries commands to Slurm and brings back what Slurm says, so that nobody else waits for it."""
+"""Client: a thread that sends commands to Slurm and reads what Slurm says, so that nothing else in weft waits for
+Slurm."""
 
 from __future__ import annotations
 
@@ -102,11 +103,13 @@ class Snapshot:
     standing: Standing | None = None  # whose jobs go first, as last asked; None: there is nothing new at all
 
 
-class Hands:
+class Client:
     """Commands are carried out in batches, and after each batch, and every `poll_s` seconds, Slurm is looked at.
 
     Of a batch the stops go first and the releases last, since Slurm schedules after each release. `busy` looks again
     soon. Whoever waits for news watches `ready`, which becomes readable when there is a new snapshot.
+
+    Half of its fields are what passes between two threads under one lock, the others what the thread alone saw last.
     """
 
     def __init__(self, slurm: Slurm, poll_s: float, *, tied: bool = False, priority: str = "off") -> None:
@@ -154,7 +157,7 @@ class Hands:
             return self._number
 
     def tell(self, whys: Sequence[Why | Mark]) -> None:
-        """Words for users, to be passed on before the next look; a command about the job takes their place."""
+        """Send words to a job's user before the next look at Slurm; a later command about the job replaces them."""
         with self._condition:
             self._whys |= {why.key: why for why in whys}
 
@@ -272,8 +275,8 @@ class Hands:
         self._tell([one for one in releases if not one.again] + self._nowhere([one for one in releases if one.again]))
 
     def _nowhere(self, releases: list[Command]) -> list[Command]:
-        """Those that surely run nowhere: all of their nodes have told a controller that may have forgotten how they
-        began, and it has had the time to end what is left of them."""
+        """The releases of jobs that surely run nowhere: after a restart of the controller all of their nodes have
+        reported, and the controller has had time to end what was left of them."""
         if not releases or self._slurm.up_s(self._ahead_s) < FORGET_S:
             return []
         silent = self._slurm.silent(node for one in releases if one.pin for node in one.pin.nodes)

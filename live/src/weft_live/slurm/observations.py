@@ -8,7 +8,7 @@ from typing import Protocol
 
 from weft.model.events import Barred, Cleared, Event, Prioritised
 from weft.model.reason import Why, because
-from weft_live.slurm.hands import Snapshot
+from weft_live.slurm.client import Snapshot
 from weft_live.slurm.notes import Mark
 from weft_live.slurm.priority import Standing
 from weft_live.slurm.reconcile import GONE, USER_HOLDS
@@ -30,7 +30,7 @@ class Taker(Protocol):
 
 
 def to_look_at(tasks: Mapping[str, SlurmTask], changed: Set[str]) -> dict[str, SlurmTask]:
-    """Jobs that there is a reason to look at: hardly any of the thousands that wait."""
+    """Jobs that need a look: hardly any of the thousands that wait."""
     return {
         job_id: task
         for job_id, task in tasks.items()
@@ -48,7 +48,7 @@ def to_requeue(down: Mapping[int, Why], snapshot: Snapshot, taker: Taker) -> lis
 
 
 def to_recall(task: SlurmTask) -> bool:
-    """Whether the accounting is to be asked about a job: the controller seems to have forgotten it."""
+    """Whether to ask the accounting about a job that the controller seems to have forgotten."""
     return task.missing == GONE - 2 and not task.waits
 
 
