@@ -205,6 +205,17 @@ class Mark:
         return f'update JobId={self.key} Comment="{_letters(self.comment)} {HOLD_WORD}"'
 
 
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """A node that Slurm drained and that can be used again."""
+
+    key: str
+
+    def line(self) -> str:
+        """As scontrol reads it."""
+        return f"update NodeName={self.key} State=RESUME"
+
+
 class Telling:
     """Which words are due."""
 

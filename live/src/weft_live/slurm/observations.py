@@ -9,13 +9,15 @@ from typing import Protocol
 from weft.model.events import Barred, Cleared, Event, Prioritised
 from weft.model.reason import Why, because
 from weft_live.slurm.client import Snapshot
-from weft_live.slurm.notes import Mark
+from weft_live.slurm.notes import Mark, Resume
 from weft_live.slurm.priority import Standing
 from weft_live.slurm.reconcile import GONE, USER_HOLDS
-from weft_live.slurm.records import Record
+from weft_live.slurm.records import Node, Record
 from weft_live.slurm.states import GivesUp, LetGo, Over, Pauses, Sent, SlurmTask, Waits, What
 from weft_live.words import strangers
 
+_DUPLICATE = "Duplicate jobid"  # Slurm's own reason, letter by letter
+_ENDED_IT = frozenset(("idle", "mixed", "allocated", "drain"))  # nothing is being ended there, and the node answers
 _MARK_S = 5.0  # seconds before a mark that does not show is sent again: a late one would undo the user's release
 
 
@@ -45,6 +47,13 @@ def to_requeue(down: Mapping[int, Why], snapshot: Snapshot, taker: Taker) -> lis
         one.key for one in records
         if one.batch and one.requeue and not one.admin_comment.startswith("weft:") and taker.wants(one)
     ]  # fmt: skip
+
+
+def to_resume(nodes: Mapping[str, Node], servers: Set[str]) -> list[Resume]:
+    """Servers that Slurm has drained because they had a job already that it started there: a controller that was killed
+    had forgotten it. Slurm then ends all of that job, so such a node can be used again when nothing is being ended."""
+    drained = (node for name, node in nodes.items() if node.said == _DUPLICATE and name in servers)
+    return [Resume(node.name) for node in drained if not node.usable and set(node.words.split()) <= _ENDED_IT]
 
 
 def to_recall(task: SlurmTask) -> bool:
