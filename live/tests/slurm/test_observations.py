@@ -60,5 +60,5 @@ def test_a_forgotten_job_ends_as_the_accounting_says() -> None:
 )
 def test_only_a_node_that_slurm_drained_for_a_job_that_it_had_is_resumed(words: str, said: str, resumed: bool) -> None:
     nodes = {name: Node(name, False, 8, words=words, said=said) for name in ("n1", "n9")}
-    assert [one.line() for one in to_resume(nodes, {"n1", "n2"})] == ["update NodeName=n1 State=RESUME"] * resumed
+    assert [one.line for one in to_resume(nodes, {"n1", "n2"})] == ["update NodeName=n1 State=RESUME"] * resumed
     assert not to_resume({"n1": Node("n1", True, 8, words="idle", said=said)}, {"n1"})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from weft.errors import InputError
 from weft.network.topologies.hostlist import compress
 from weft_live.slurm.commands import Ended, Slurm, Unreachable
-from weft_live.slurm.notes import Mark, Resume, Why
+from weft_live.slurm.notes import Aside
 from weft_live.slurm.priority import Standing, read_standing
 from weft_live.slurm.reconcile import TOLD_S
 from weft_live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
@@ -122,7 +122,7 @@ class Client:
         self._condition = threading.Condition()
         self._commands: list[Command] = []
         self._cancels: list[str] = []
-        self._whys: dict[str, Why | Mark | Resume] = {}
+        self._whys: dict[str, Aside] = {}
         self._asked: set[str] = set()  # jobs that the accounting is to be asked about
         self._number = 0  # commands ever given
         self._busy = False
@@ -156,8 +156,8 @@ class Client:
                 self._condition.notify()
             return self._number
 
-    def tell(self, whys: Sequence[Why | Mark | Resume]) -> None:
-        """Send words to a job's user before the next look at Slurm; a later command about the job replaces them."""
+    def tell(self, whys: Sequence[Aside]) -> None:
+        """Send words to a job's user before the next look, or the like; a later command about the job replaces them."""
         with self._condition:
             self._whys |= {why.key: why for why in whys}
 
@@ -209,7 +209,7 @@ class Client:
                 asked, self._asked = self._asked, set()
                 number = self._number - len(self._commands)
             began = time.monotonic()
-            snapshot = self._look(number, commands, cancels, [why.line() for why in whys.values()])
+            snapshot = self._look(number, commands, cancels, [why.line for why in whys.values()])
             if asked and not snapshot.trouble:
                 snapshot = replace(snapshot, recalled=self._slurm.accounting(asked))
             with self._condition:

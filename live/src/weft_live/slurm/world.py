@@ -22,7 +22,7 @@ from weft_live.ending import Faults, pausing
 from weft_live.measured import SLACK_S, Doubts
 from weft_live.slurm.client import Client, Command, Snapshot, commands
 from weft_live.slurm.commands import Slurm
-from weft_live.slurm.notes import Resume, Shift, Telling, make_folder, note, uid_of, write_gate
+from weft_live.slurm.notes import Aside, Shift, Telling, make_folder, note, uid_of, write_gate
 from weft_live.slurm.observations import (
     Taker,
     cleared,
@@ -88,7 +88,7 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         self._take = take  # what a server of another folder has placed
         self._requeue = requeue  # what runs on weft's GPUs without weft
         self._resume = resume  # nodes that Slurm drained because they had a job already
-        self._resumed: list[Resume] = []  # such nodes, at the last look
+        self._resumed: list[Aside] = []  # such nodes, at the last look
         self._ahead_s = 0.0  # by how much the controller's clock is ahead of this machine's
         self._records: Mapping[str, Record] = {}  # as last seen
         self._active: list[SlurmTask] = []  # those that were on GPUs, or on their way, at the last look
