@@ -196,7 +196,7 @@ class Sandbox:
         )  # fmt: skip
         conf += self._more
         if self._prolog:
-            conf += f"TaskProlog={self.conf.parent}/{PROLOG}\n"
+            conf += "".join(f"Task{when}={self.conf.parent}/{PROLOG}\n" for when in ("Prolog", "Epilog"))
         for name, port in zip(self.names, self._ports[1:], strict=True):
             conf += f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port}\n"
         every = f"n[1-{len(self.names)}]"

@@ -80,7 +80,7 @@ WORDS: Final[Mapping[str, str | Callable[[Mapping[str, Any]], str]]] = {
     "slurm.put-off": _slurm("a node refused it, and Slurm has put it off"),
     "slurm.not-started": _slurm("Slurm does not start it"),
     # nodes
-    "slurm.node-state": "{state}",
+    "slurm.node-state": lambda of: f"{of['state']} ({of['said']})" if "said" in of else of["state"],
     "slurm.node-unknown": "not known to Slurm any more",
     "slurm.node-gpus": "has {gpus} GPUs now",
     "slurm.stranger": lambda of: f"job {', '.join(of['jobs'])}, which weft did not start, uses its GPUs",

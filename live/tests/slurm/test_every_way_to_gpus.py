@@ -179,8 +179,8 @@ def outcome(box: Sandbox, user: OtherUser, case: Case, done: subprocess.Complete
     if done.returncode != 0 or case.command != "sbatch":
         return Became(done.returncode, done.stderr, has=done.stdout)
     key = done.stdout.strip()
-    record = next(record for record in read_jobs(box.slurm.jobs()) if record.number == key)
-    if record.pending and record.held and record.batch:
+    record = next((record for record in read_jobs(box.slurm.jobs()) if record.number == key), None)
+    if record is not None and record.pending and record.held and record.batch:  # Slurm soon forgets one that ran
         asked = on_fewest_nodes(record, read_nodes(box.slurm.nodes()))
         return Became(0, done.stderr, describe(asked, key, Profiles(toy_cluster())).gpus)
     path = user.work / f"{key}.out"

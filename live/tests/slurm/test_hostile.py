@@ -255,7 +255,7 @@ def test_a_second_server_yields_in_words(serving: Serving, box: Sandbox, tmp_pat
     other = Serving(box, tmp_path / "other")
     second = other.start()
     with pytest.raises(InputError, match=f"job {job} is served by the weft serve of {serving.folder}"):
-        serve_until(second, lambda: False, within_s=60)
+        serve_until(second, lambda: False)
     other.close()
     first.run(first.world.now() + 1.0)
     assert first.ledger.starts(job) == 1
@@ -269,7 +269,7 @@ def test_the_server_ends_when_the_thread_that_acts_does(serving: Serving) -> Non
     serving.box.slurm.nodes = lambda: {}["no such node"]  # type: ignore[method-assign]
     try:
         with pytest.raises(RuntimeError, match="the thread that talks to Slurm has ended"):
-            serve_until(server, lambda: False, within_s=60)
+            serve_until(server, lambda: False)
     finally:
         del serving.box.slurm.nodes
 

@@ -1,7 +1,6 @@
 import json
 import os
 import random
-import shutil
 import signal
 import time
 from collections import Counter
@@ -15,16 +14,12 @@ from live.tests.serving import ended_for_good
 from live.tests.slurm.serving import (
     WITNESS,
     Serving,
-    ended,
     fork_server,
     python,
-    running,
     serve_until,
-    state,
     wait_until_saved,
 )
 from testkit.sandbox import Sandbox
-from weft.model.reason import because, code_of
 from weft.stacks import resolve
 from weft_live.server.ledger import End, EventRow
 from weft_live.server.server import Server
@@ -159,13 +154,13 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
                     box.kill("slurmctld")
                     time.sleep(lot.uniform(0.0, 0.5))
                     box.start_controller()
-                    box.wait(lambda: resumed(box))
+                    box.wait(box.up)
                 case 2:
                     name = lot.choice(box.names)
                     box.kill(name)
                     time.sleep(lot.uniform(0.0, 0.5))
                     box.start_node(name)
-                    box.wait(lambda: resumed(box))
+                    box.wait(box.up)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -173,7 +168,7 @@ def test_kill_9_of_server_controller_and_nodes_in_turn(serving: Serving, box: Sa
     with serving.start(PREEMPTIVE) as last:
 
         def over() -> bool:
-            return resumed(box) and keys(last) == set(jobs) and not last.core.table.jobs and empty(box)
+            return box.up() and keys(last) == set(jobs) and not last.core.table.jobs and empty(box)
 
         serve_until(last, over, within_s=1800)  # large jobs would wait for a drained node
         words = {row.id: row.why for row in last.ledger.jobs() if row.status != "finished"}
@@ -198,104 +193,11 @@ def begins(log: Path) -> int:
     return log.read_text().count("start") if log.exists() else 0
 
 
-def begun(log: Path, times: int) -> bool:
-    """Whether a job's own process has told so many times that it begins."""
-    return log.exists() and log.read_text().count("start") == times
-
-
 def empty(box: Sandbox) -> bool:
     """Whether nothing is left in Slurm's queue."""
     return box.run("squeue", "--noheader", "--states=PD,R,CG,S") == ""
 
 
-def resumed(box: Sandbox) -> bool:
-    """Whether all nodes can be used. A controller that has forgotten that a job runs, and starts it there again by
-    itself, drains the node; an administrator resumes it."""
-    if box.up():
-        return True
-    with suppress(RuntimeError):
-        for name in box.run("sinfo", "--noheader", "--Node", "--states=drain", "--format=%N").split():
-            box.run("scontrol", "update", f"NodeName={name}", "State=RESUME")
-    return False
-
-
 def keys(server: Server) -> set[str]:
     """Slurm's names of the jobs that have come."""
     return {row.id.partition("-")[0] for row in server.ledger.jobs()}
-
-
-@pytest.mark.long
-def test_a_job_whose_placement_the_controller_forgets_is_placed_again(serving: Serving, box: Sandbox) -> None:
-    """The controller saves its state every few seconds. It dies when it has been told where a job is to run, and comes
-    back with the job as it was before; then the release arrives, and Slurm would start the job as it likes, without
-    what weft tells it. The job runs to its end in the end, as weft decided."""
-    log = serving.tmp_path / "log"
-    job = serving.sbatch(8, python(serving.tmp_path, WITNESS, log, 5), says="iterations=5 iteration_s=0.05")
-    wait_until_saved(box, job)
-    before = remember(serving, box)
-    forgot: list[str] = []
-    carry = box.slurm.scontrol
-
-    def forgets(lines: Sequence[str]) -> str:
-        if not forgot and f"release {job}" in lines:
-            forgot.append(box.run("scontrol", "--oneliner", "show", "job", job))
-            forget(box, before)
-        return carry(lines)
-
-    box.slurm.scontrol = forgets  # type: ignore[method-assign]
-    try:
-        server = serving.start(PREEMPTIVE)
-        serve_until(server, lambda: bool(server.ledger.jobs()) and not server.core.table.jobs)
-    finally:
-        del box.slurm.scontrol
-    assert "AdminComment=weft:job=" in forgot[0], "it had been told"
-    assert {row.id: (row.status, row.why) for row in server.ledger.jobs()} == {
-        job: ("finished", because("live.exit", status=0))
-    }
-    assert [line.split()[:2] for line in log.read_text().splitlines()] == [["start", job], ["end", job]]
-
-
-def remember(serving: Serving, box: Sandbox) -> Path:
-    """A copy of the controller's state, as it last saved it."""
-    beside = shutil.ignore_patterns("*.new")
-    return shutil.copytree(box.folder / "state", serving.tmp_path / "state", ignore=beside)
-
-
-def forget(box: Sandbox, before: Path) -> None:
-    """kill -9 of the controller, which comes back with an earlier state."""
-    box.kill("slurmctld")
-    shutil.rmtree(box.folder / "state")
-    shutil.copytree(before, box.folder / "state")
-    box.start_controller()
-    box.wait(box.up)
-
-
-@pytest.mark.long
-def test_a_job_whose_run_the_controller_forgets_is_not_doubled_and_not_left_held(
-    serving: Serving, box: Sandbox
-) -> None:
-    """It was stopped to give way before, by a requeue that holds it: the state to which the controller comes back. That
-    is nobody else's hold. Its processes run on until their node has told of them; it does not start beside them."""
-    log = serving.tmp_path / "log"
-    mark = box.sbatch("--hold", wrap="true")
-    long = serving.sbatch(128, python(serving.tmp_path, WITNESS, log, 200), says="iterations=200 iteration_s=0.05")
-    with serving.start(PREEMPTIVE) as first:
-        serve_until(first, lambda: begun(log, 1))  # a script that Slurm has started may not have written a line yet
-        short = serving.sbatch(128, "sleep 2", says="iterations=1 iteration_s=0.1")
-        serve_until(first, running(first, short))
-    box.wait(lambda: state(box, short).startswith("COMPLETED"))
-    wait_until_saved(box, mark)
-    before = remember(serving, box)
-    with serving.start(PREEMPTIVE) as server:
-        serve_until(server, lambda: running(server, long)() and begun(log, 2))
-        forget(box, before)
-        serve_until(server, lambda: server.ledger.starts(long) == 3)
-        assert server.core.table.jobs[long].barred == ""
-        serve_until(server, ended(server, long))
-        told = [code_of(event.why) for event in server.ledger.events(long) if event.kind == "stopped"]
-        assert told == ["live.stopped", "slurm.forgot-run"]
-    assert serving.statuses() == {long: "finished", short: "finished"}
-    words = [line.split()[0] for line in log.read_text().splitlines()]
-    assert words == ["start", "start", "start", "end"], "and never doubled"
-    assert box.up(), "no node was drained because it had the job already"
-    box.run("scancel", mark)

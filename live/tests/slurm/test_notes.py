@@ -3,7 +3,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft_live.slurm.notes import Telling, Why, plain
+from weft_live.slurm.notes import Aside, Telling, plain
 from weft_live.slurm.records import Record
 
 HELD = Record("17", "17", "PENDING", False, True)
@@ -13,17 +13,17 @@ SAID = "weft: waits: wants 8 GPUs"
 
 def test_words_are_sent_when_slurm_shows_others() -> None:
     telling = Telling()
-    assert telling.due(WORDS, {"17": HELD}, 5.0) == [Why("17", SAID, unpin=False)]
+    assert telling.due(WORDS, {"17": HELD}, 5.0) == [Aside("17", f'update JobId=17 AdminComment="{SAID}"')]
     other = {"17": "no such model"}
     assert telling.look({}, str, other, {"17": HELD}, 5.5) == [], "not so soon"
     assert telling.look({}, str, other, {"17": HELD}, 6.0) == [
-        Why("17", "weft: stays held: no such model", unpin=False)
+        Aside("17", 'update JobId=17 AdminComment="weft: stays held: no such model"')
     ]
     assert telling.due(WORDS, {"17": replace(HELD, admin_comment=f'"{SAID}"')}, 6.0) == []
     noted = replace(HELD, admin_comment="weft:job=17,attempt=1")
-    assert telling.due({"17": "waits: a licence"}, {"17": noted}, 7.0) == [Why("17", "weft: waits: a licence", True)]
-    line = Why("17", SAID, unpin=True).line()
-    assert line == f'update JobId=17 ReqNodeList= AdminComment="{SAID}"'
+    assert telling.due({"17": "waits: a licence"}, {"17": noted}, 7.0) == [
+        Aside("17", 'update JobId=17 ReqNodeList= AdminComment="weft: waits: a licence"')
+    ], "it may have other nodes than those of its last start"
 
 
 def test_nobody_is_told_the_same_again_and_again() -> None:

@@ -1,16 +1,19 @@
-"""What becomes of jobs that the controller has forgotten."""
+"""What becomes of jobs that the controller has forgotten, and of nodes that Slurm drained for them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import pytest
 
 from weft.model.reason import because
 from weft.testing import toy_job
 from weft_live.description import Description
 from weft_live.slurm.client import Snapshot
 from weft_live.slurm.commands import Ended, Slurm
-from weft_live.slurm.observations import recalled, to_recall
+from weft_live.slurm.observations import recalled, to_recall, to_resume
 from weft_live.slurm.reconcile import GONE, look
+from weft_live.slurm.records import Node
 from weft_live.slurm.states import At, Look, Over, Pin, Runs, SlurmTask, What
 
 
@@ -41,3 +44,21 @@ def test_a_forgotten_job_ends_as_the_accounting_says() -> None:
     assert look(task, failed, 1.0) == Look(
         Over(), (What.OVER,), because("live.failed", how=because("live.exit", status=3), restarts=0)
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "resumed"),
+    [
+        ("idle drain", "Duplicate jobid", True),
+        ("mixed drain", "Duplicate jobid", True),
+        ("idle drain completing", "Duplicate jobid", False),  # it is still ending the job
+        ("idle drain not_responding", "Duplicate jobid", False),
+        ("down drain", "Duplicate jobid", False),
+        ("idle drain", "Duplicate jobid, and a fan is broken", False),  # an administrator's
+        ("idle drain", "Prolog/Epilog failure", False),
+    ],
+)
+def test_only_a_node_that_slurm_drained_for_a_job_that_it_had_is_resumed(words: str, said: str, resumed: bool) -> None:
+    nodes = {name: Node(name, False, 8, words=words, said=said) for name in ("n1", "n9")}
+    assert [one.line for one in to_resume(nodes, {"n1", "n2"})] == ["update NodeName=n1 State=RESUME"] * resumed
+    assert not to_resume({"n1": Node("n1", True, 8, words="idle", said=said)}, {"n1"})

@@ -121,7 +121,14 @@ def test_gres(text: str, count: tuple[int, str]) -> None:
 def test_nodes_of_both_versions() -> None:
     old = [
         {"name": "n1", "state": "mixed", "state_flags": [], "gres": "gpu:8", "partitions": ["train"]},
-        {"name": "n2", "state": "idle", "state_flags": ["DRAIN"], "gres": "gpu:8", "partitions": ["train"]},
+        {
+            "name": "n2",
+            "state": "idle",
+            "state_flags": ["DRAIN"],
+            "gres": "gpu:8",
+            "partitions": ["train"],
+            "reason": "Duplicate jobid",
+        },
         {"name": "n3", "state": "down", "state_flags": ["NOT_RESPONDING"], "gres": "gpu:8", "partitions": ["train"]},
         {"name": "n4", "state": "idle", "state_flags": [], "gres": "", "partitions": ["train", "debug"]},
     ]
@@ -131,6 +138,7 @@ def test_nodes_of_both_versions() -> None:
             "node": {"state": state},
             "gres": {"total": gres},
             "partition": {"name": partition},
+            "reason": {"description": "Duplicate jobid" * (name == "n2"), "user": "root"},
         }
         for name, state, gres, partition in (
             ("n1", ["MIXED"], "gpu:8", "train"),
@@ -145,11 +153,12 @@ def test_nodes_of_both_versions() -> None:
     assert [(node.name, node.usable, node.gpus) for node in seen] == [
         ("n1", True, 8), ("n2", False, 8), ("n3", False, 8), ("n4", True, 0)
     ]  # fmt: skip
+    assert [node.said for node in seen] == ["", "Duplicate jobid", "", ""]
     assert seen[3].partitions == {"train", "debug"}
     for text in (json.dumps({"sinfo": new}), json.dumps({"nodes": between})):
         other = read_nodes(text)
-        assert [(n.name, n.usable, n.gpus, n.partitions) for n in other] == [
-            (n.name, n.usable, n.gpus, n.partitions) for n in seen
+        assert [(n.name, n.usable, n.gpus, n.said, n.partitions) for n in other] == [
+            (n.name, n.usable, n.gpus, n.said, n.partitions) for n in seen
         ]
 
 

@@ -27,7 +27,8 @@ def test_the_files_are_written_and_explained(tmp_path: Path) -> None:
         "weft-agent.service",
     }
     assert os.access(tmp_path / "etc" / "weft-task-prolog", os.X_OK)
-    assert f"TaskProlog={tmp_path}/etc/weft-task-prolog" in instructions(tmp_path / "etc")
+    for when in ("Prolog", "Epilog"):
+        assert f"\nTask{when}={tmp_path}/etc/weft-task-prolog\n" in instructions(tmp_path / "etc")
     text = instructions(None, ["train"])
     assert "function slurm_job_submit" in text
     assert "export WEFT_SHIFT" in text
@@ -87,6 +88,39 @@ def test_a_folder_with_blanks_does_not_break_the_prolog(tmp_path: Path) -> None:
         ["sh", "-c", text.partition("note=")[0] + 'printf %s "$here"'], capture_output=True, text=True, check=True
     )
     assert shown.stdout == str(folder)
+
+
+@pytest.mark.parametrize(
+    ("told", "looks"),
+    [
+        (["JobState=RUNNING"], 1),
+        (["JobState=COMPLETING"], 1),
+        (["", "Unable to contact slurm controller (connect failure)", "JobState=RUNNING"], 3),
+        (["JobState=PENDING", "SlurmdStartTime=2026-01-02T03:04:05"], 2),
+        (["JobState=PENDING", "SlurmdStartTime=None", "JobState=PENDING", "SlurmdStartTime=2026-01-02T03:04:05"], 4),
+        (["slurm_load_jobs error: Invalid job id specified", "SlurmdStartTime=2026-01-02T03:04:05"], 2),
+    ],
+)
+def test_a_script_ends_when_the_controller_knows_of_it(told: list[str], looks: int, tmp_path: Path) -> None:
+    """A controller that has forgotten the job learns of it from the node; one that is away is asked again."""
+    write_files(tmp_path)
+    asked = tmp_path / "asked"
+    (tmp_path / "told").write_text("".join(f"{line}\n" for line in told))
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f'#!/bin/sh\necho "$@" >>{asked}\nsed -n "$(wc -l <{asked})p" {tmp_path}/told\n')
+    scontrol.chmod(0o755)
+    (tmp_path / "sleep").symlink_to("/bin/true")
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_ID": "17", "SLURMD_NODENAME": "n1"}
+    for rank in ("1", "0"):  # one task of a step asks
+        done = subprocess.run(
+            [tmp_path / "weft-task-prolog"], env={**path, "SLURM_SCRIPT_CONTEXT": "epilog_task", "SLURM_PROCID": rank},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert (done.stdout, done.stderr) == ("", "")
+        assert asked.exists() is (rank == "0")
+    lines = asked.read_text().splitlines()
+    assert len(lines) == looks
+    assert set(lines) <= {"--oneliner show job 17", "--oneliner show node n1"}
 
 
 @pytest.mark.parametrize("name", ["a b", "a\nb", "a*b", "a,b", "ä", "a[1]"])

@@ -105,6 +105,13 @@ StrangersOption = Annotated[
         help="Slurm: jobs on weft's GPUs that weft did not start: keep off their nodes, or requeue them.",
     ),
 ]  # fmt: skip
+DrainedOption = Annotated[
+    str,
+    typer.Option(
+        "--drained", metavar="resume|leave",
+        help="Slurm: nodes drained for 'Duplicate jobid', which have ended that job: resume or leave them.",
+    ),
+]  # fmt: skip
 AgentsOption = Annotated[
     str,
     typer.Option(
@@ -152,6 +159,7 @@ def serve(
     preemptions: PreemptionsOption = None,
     priority: PriorityOption = "off",
     strangers: StrangersOption = "leave",
+    drained: DrainedOption = "resume",
     restarts: RestartsOption = 1000,
     grace_s: GraceOption = 600.0,
     keep_days: KeepOption = 30.0,
@@ -183,8 +191,8 @@ def serve(
     chosen = _chosen(folder, world, scenario, shared, _pairs(option), [stack, order, place, interleave, pace])
     options = {
         "partitions": partitions, "poll_s": poll_s, "shared": Path(chosen["shared"]) if chosen["shared"] else None,
-        "profiles": profiles or [], "take": take, "priority": priority, "strangers": strangers, "agents": agents,
-        "switches": switches, "own": chosen["own"],
+        "profiles": profiles or [], "take": take, "priority": priority, "strangers": strangers, "drained": drained,
+        "agents": agents, "switches": switches, "own": chosen["own"],
     }  # fmt: skip
     engine = find(chosen["world"], options)
     cluster, policies, estimates = _build(engine, chosen["scenario"], tuple(chosen["layers"]), seed)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from weft.errors import InputError
 from weft.network.topologies.hostlist import compress
 from weft_live.slurm.commands import Ended, Slurm, Unreachable
-from weft_live.slurm.notes import Mark, Why
+from weft_live.slurm.notes import Aside
 from weft_live.slurm.priority import Standing, read_standing
-from weft_live.slurm.reconcile import FORGET_S
+from weft_live.slurm.reconcile import TOLD_S
 from weft_live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
 from weft_live.slurm.states import Do, Over, Pin, Sent, SlurmTask, Waits
 
@@ -122,7 +122,7 @@ class Client:
         self._condition = threading.Condition()
         self._commands: list[Command] = []
         self._cancels: list[str] = []
-        self._whys: dict[str, Why | Mark] = {}
+        self._whys: dict[str, Aside] = {}
         self._asked: set[str] = set()  # jobs that the accounting is to be asked about
         self._number = 0  # commands ever given
         self._busy = False
@@ -156,8 +156,8 @@ class Client:
                 self._condition.notify()
             return self._number
 
-    def tell(self, whys: Sequence[Why | Mark]) -> None:
-        """Send words to a job's user before the next look at Slurm; a later command about the job replaces them."""
+    def tell(self, whys: Sequence[Aside]) -> None:
+        """Send words to a job's user before the next look, or the like; a later command about the job replaces them."""
         with self._condition:
             self._whys |= {why.key: why for why in whys}
 
@@ -209,7 +209,7 @@ class Client:
                 asked, self._asked = self._asked, set()
                 number = self._number - len(self._commands)
             began = time.monotonic()
-            snapshot = self._look(number, commands, cancels, [why.line() for why in whys.values()])
+            snapshot = self._look(number, commands, cancels, [why.line for why in whys.values()])
             if asked and not snapshot.trouble:
                 snapshot = replace(snapshot, recalled=self._slurm.accounting(asked))
             with self._condition:
@@ -277,7 +277,7 @@ class Client:
     def _nowhere(self, releases: list[Command]) -> list[Command]:
         """The releases of jobs that surely run nowhere: after a restart of the controller all of their nodes have
         reported, and the controller has had time to end what was left of them."""
-        if not releases or self._slurm.up_s(self._ahead_s) < FORGET_S:
+        if not releases or self._slurm.up_s(self._ahead_s) < TOLD_S:
             return []
         silent = self._slurm.silent(node for one in releases if one.pin for node in one.pin.nodes)
         return [one for one in releases if one.pin and not silent & set(one.pin.nodes)]

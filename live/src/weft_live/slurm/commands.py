@@ -171,8 +171,10 @@ class Slurm:
                 capture_output=True, text=True, errors="replace", env=self._environment, timeout=limit_s + 2,
                 check=False,
             )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except OSError as error:
             raise Unreachable(f"{argv[0]}: {error}") from None
-        if done.returncode == 124 and limiter:
+        except subprocess.TimeoutExpired:
+            done = None
+        if done is None or (done.returncode in (124, 137) and limiter):  # ended, or killed because it did not end
             raise Unreachable(f"{argv[0]}: no answer within {limit_s:g} s")
         return done

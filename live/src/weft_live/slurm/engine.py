@@ -38,6 +38,7 @@ class SlurmEngine:
     take: bool = False  # take over from a server of another folder
     priority: str = "off"  # which of Slurm's priorities count in the order (priority.py)
     strangers: str = "leave"  # or "requeue": what runs on weft's GPUs without weft
+    drained: str = "resume"  # or "leave": nodes that Slurm drained because they had a job already
 
     name = "slurm"
     submits = "jobs of a Slurm cluster come by sbatch; weft serve takes them from its queue"
@@ -46,11 +47,12 @@ class SlurmEngine:
     def from_options(cls, options: Mapping[str, Any]) -> SlurmEngine:
         """From the options of `weft serve`."""
         refuse_own("slurm", options)
-        if options["strangers"] not in ("leave", "requeue"):
-            raise InputError(f"--strangers {options['strangers']}: it is leave (the default) or requeue")
+        for name, default, other in (("strangers", "leave", "requeue"), ("drained", "resume", "leave")):
+            if options[name] not in (default, other):
+                raise InputError(f"--{name} {options[name]}: it is {default} (the default) or {other}")
         return cls(
             Slurm(), options["partitions"], options["poll_s"], options["shared"], list(options["profiles"]),
-            options["take"], options["priority"], options["strangers"],
+            options["take"], options["priority"], options["strangers"], options["drained"],
         )  # fmt: skip
 
     def cluster(self, seed: int, say: Callable[[str], None]) -> Cluster:
@@ -99,6 +101,8 @@ class SlurmEngine:
                 site.say(f"note: {words}")
             if config.get("TaskProlog") == "(null)":
                 site.say("note: Slurm has no TaskProlog, so no job can report its progress; weft serve --setup has one")
+            if config.get("TaskEpilog") == "(null)":
+                site.say("note: Slurm has no TaskEpilog: it may drain nodes after a kill of its controller (--setup)")
         folder = site.folder if site.dry_run else self.jobs_folder(site.folder).parent
         if not site.dry_run:
             own(
@@ -108,7 +112,7 @@ class SlurmEngine:
             refuse_giving(folder)
         world = self.make(
             site, folder, poll_s=self.poll_s, open=True, say=site.say, tied=site.dry_run, take=self.take,
-            priority=self.priority, requeue=self.strangers == "requeue",
+            priority=self.priority, requeue=self.strangers == "requeue", resume=self.drained == "resume",
         )  # fmt: skip
         world.why = site.why
         world.taker = Intake(world, site.ledger, site.needs, site.planner, site.profiles, self.partitions, site.say)

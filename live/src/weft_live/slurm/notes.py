@@ -181,28 +181,16 @@ _LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
-    """What the user of a job is told; `unpin`: it does not have to have the nodes of its last start any more."""
+class Aside:
+    """A line for scontrol that carries out no decision; a later one about the same job or node replaces it."""
 
     key: str
-    words: str
-    unpin: bool
-
-    def line(self) -> str:
-        """As scontrol reads it."""
-        return f'update JobId={self.key} {"ReqNodeList= " if self.unpin else ""}AdminComment="{self.words}"'
+    line: str
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A job that somebody has requeued and held: its comment says so, and its user can release it."""
-
-    key: str
-    comment: str
-
-    def line(self) -> str:
-        """As scontrol reads it."""
-        return f'update JobId={self.key} Comment="{_letters(self.comment)} {HOLD_WORD}"'
+def mark(record: Record) -> Aside:
+    """Somebody has requeued and held this job: its comment says so, and its user can release it."""
+    return Aside(record.key, f'update JobId={record.key} Comment="{_letters(record.comment)} {HOLD_WORD}"')
 
 
 class Telling:
@@ -216,7 +204,7 @@ class Telling:
     def look(
         self, tasks: Mapping[str, SlurmTask], why: Callable[[str], str], refused: Mapping[str, str],
         records: Mapping[str, Record], now: float,
-    ) -> list[Why]:  # fmt: skip
+    ) -> list[Aside]:  # fmt: skip
         """What the users of jobs that wait, or that stay held, are to be told by now; some of them at a time."""
         if now < self._next_s:
             return []
@@ -232,7 +220,7 @@ class Telling:
         wanted |= {key: f"stays held: {words}" for key, words in refused.items()}
         return self.due(wanted, records, now)
 
-    def due(self, wanted: Mapping[str, str], records: Mapping[str, Record], now: float) -> list[Why]:
+    def due(self, wanted: Mapping[str, str], records: Mapping[str, Record], now: float) -> list[Aside]:
         """Words that Slurm does not show yet. Tasks that are still part of their array are left there."""
         self._next_s = now + _EVERY_S
         self._sent = {key: sent for key, sent in self._sent.items() if key in records}
@@ -246,7 +234,8 @@ class Telling:
             before, sent_s = self._sent.get(key, ("", 0.0))
             if there.strip('"') != words and (before != words or now - sent_s > _SAME_S):
                 self._sent[key] = (words, now)
-                found.append(Why(key, words, there.startswith("weft:job=")))
+                unpin = "ReqNodeList= " * there.startswith("weft:job=")  # any nodes, not those of its last start
+                found.append(Aside(key, f'update JobId={key} {unpin}AdminComment="{words}"'))
                 if len(found) == _AT_A_TIME:
                     break
         return found

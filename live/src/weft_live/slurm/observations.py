@@ -9,13 +9,15 @@ from typing import Protocol
 from weft.model.events import Barred, Cleared, Event, Prioritised
 from weft.model.reason import Why, because
 from weft_live.slurm.client import Snapshot
-from weft_live.slurm.notes import Mark
+from weft_live.slurm.notes import Aside, mark
 from weft_live.slurm.priority import Standing
 from weft_live.slurm.reconcile import GONE, USER_HOLDS
-from weft_live.slurm.records import Record
+from weft_live.slurm.records import Node, Record
 from weft_live.slurm.states import GivesUp, LetGo, Over, Pauses, Sent, SlurmTask, Waits, What
 from weft_live.words import strangers
 
+_DUPLICATE = "Duplicate jobid"  # Slurm's own reason, letter by letter
+_ENDED_IT = frozenset(("idle", "mixed", "allocated", "drain"))  # nothing is being ended there, and the node answers
 _MARK_S = 5.0  # seconds before a mark that does not show is sent again: a late one would undo the user's release
 
 
@@ -47,6 +49,16 @@ def to_requeue(down: Mapping[int, Why], snapshot: Snapshot, taker: Taker) -> lis
     ]  # fmt: skip
 
 
+def to_resume(nodes: Mapping[str, Node], servers: Set[str]) -> list[Aside]:
+    """Servers that Slurm has drained because they had a job already that it started there: a controller that was killed
+    had forgotten it. Slurm then ends all of that job, so such a node can be used again when nothing is being ended."""
+    drained = (node for name, node in nodes.items() if node.said == _DUPLICATE and name in servers)
+    return [
+        Aside(node.name, f"update NodeName={node.name} State=RESUME")
+        for node in drained if not node.usable and set(node.words.split()) <= _ENDED_IT
+    ]  # fmt: skip
+
+
 def to_recall(task: SlurmTask) -> bool:
     """Whether to ask the accounting about a job that the controller seems to have forgotten."""
     return task.missing == GONE - 2 and not task.waits
@@ -73,9 +85,9 @@ def lost_nodes(task: SlurmTask, lost: Mapping[str, Why]) -> None:
             task.state = GivesUp(state.at, What.FAILED, why, state.ready_s)
 
 
-def user_holds(tasks: Mapping[str, SlurmTask], snapshot: Snapshot, now: float) -> tuple[list[Event], list[Mark]]:
+def user_holds(tasks: Mapping[str, SlurmTask], snapshot: Snapshot, now: float) -> tuple[list[Event], list[Aside]]:
     """Jobs that wait and that their users hold, or do not hold any more; and those whose comment is to say so."""
-    marks: list[Mark] = []
+    marks: list[Aside] = []
     events: list[Event] = []
     due = [(job_id, task) for job_id, task in tasks.items() if task.to_mark or task.key in snapshot.changed]
     for job_id, task in due:
@@ -84,7 +96,7 @@ def user_holds(tasks: Mapping[str, SlurmTask], snapshot: Snapshot, now: float) -
             continue
         if task.to_mark and not record.user_hold and now - task.marked_s > _MARK_S:
             task.marked_s = now
-            marks.append(Mark(task.key, record.comment))
+            marks.append(mark(record))
         held = task.to_mark or record.user_hold
         task.to_mark = task.to_mark and not record.user_hold
         if held and not task.user_hold:

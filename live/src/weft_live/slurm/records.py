@@ -141,6 +141,7 @@ class Node:
     gpus: int
     gpu: str = ""  # its type, where Slurm is told
     words: str = ""  # its state
+    said: str = ""  # why it is in that state, as Slurm or an administrator says
     partitions: frozenset[str] = frozenset()
     cpus: int = 0
 
@@ -299,10 +300,11 @@ def _nodes(row: dict[str, Any]) -> Iterator[Node]:
     usable = bool(_USABLE & set(words)) and not _UNUSABLE & set(words)
     count, kind = gpu_count(gres)
     said, served = row.get("cpus"), frozenset(filter(None, partitions))
+    reason = _text(_dict(row.get("reason")), "description") or _text(row, "reason")
     cpus = _number(_dict(said).get("maximum") if isinstance(said, dict) and "maximum" in said else said) or 0
     for name in names:
         if isinstance(name, str) and name:
-            yield Node(name, usable, count, kind, " ".join(words).lower(), served, cpus)
+            yield Node(name, usable, count, kind, " ".join(words).lower(), reason, served, cpus)
 
 
 def _dict(value: Any) -> dict[str, Any]:

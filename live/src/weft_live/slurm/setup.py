@@ -1,4 +1,4 @@
-"""What an administrator installs once: the submission hook, the TaskProlog, and the relay that it starts."""
+"""What an administrator installs once: the submission hook, the TaskProlog and -Epilog, and the relay."""
 
 from __future__ import annotations
 
@@ -117,9 +117,10 @@ def instructions(folder: Path | None, partitions: Iterable[str] = ()) -> str:
 #    The folder must have the same name on every node and be readable there for every user; relay.py needs Python 3.10
 #    or later, which users can run (--python FILE).
 # 2. Put {HOOK} beside slurm.conf on the controller (if you have one, call its two functions from yours).
-# 3. In slurm.conf (if you have a TaskProlog, end it with: exec {where}/{PROLOG}):
+# 3. In slurm.conf (if you have a TaskProlog or a TaskEpilog, end it with: exec {where}/{PROLOG}):
 JobSubmitPlugins=lua
 TaskProlog={where}/{PROLOG}
+TaskEpilog={where}/{PROLOG}
 JobRequeue=1
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=1
 # 4. scontrol reconfigure, and restart slurmctld once for the plugin.

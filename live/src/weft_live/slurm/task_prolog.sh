@@ -1,8 +1,27 @@
 #!/bin/sh
-# weft's TaskProlog: tells every task of a job what weft decided about it. Slurm runs it as the job's user before each
-# task, and takes its "export" lines as the task's environment. Whatever fails here must not keep a job from running.
+# weft's TaskProlog, and TaskEpilog (below): tells every task of a job what weft decided about it. Slurm runs it as the
+# job's user before each task, and takes its "export" lines as the task's environment. Whatever fails here must not keep a
+# job from running.
 here=@HERE@
 python=@PYTHON@
+
+# As Slurm's TaskEpilog, after each task. A controller that was killed may have forgotten that the job runs. It would
+# ignore the end of the script, and the node would refuse the next start of the job, which drains the node. So the script
+# ends once the node has told the controller what it runs: that ends the job properly.
+if [ "$SLURM_SCRIPT_CONTEXT" = epilog_task ]; then
+    tries=0
+    while [ "${SLURM_PROCID:-0}" = 0 ] && [ "$tries" -lt 120 ]; do
+        case $(timeout 5 scontrol --oneliner show job "$SLURM_JOB_ID" 2>&1) in
+            *JobState=PENDING* | *"Invalid job id"*)
+                node=$(timeout 5 scontrol --oneliner show node "$SLURMD_NODENAME" 2>/dev/null)
+                case $node in *SlurmdStartTime=[0-9]*) break ;; esac ;;
+            *JobState=*) break ;;
+        esac
+        sleep 1
+        tries=$((tries + 1))
+    done
+    exit 0
+fi
 
 note=
 for pause in 1 2 4 0; do  # the controller may be away for a moment

@@ -69,7 +69,7 @@ def unusable(cluster: Cluster, nodes: Mapping[str, Node], jobs: Mapping[str, Rec
     for name, server in servers.items():
         node = nodes.get(name)
         if node is None or not node.usable:
-            bad[server.id] = because("slurm.node-state", state=node.words) if node else because("slurm.node-unknown")
+            bad[server.id] = _why_not(node)
         elif node.gpus < len(server.gpus):
             bad[server.id] = because("slurm.node-gpus", gpus=node.gpus)
     others: dict[int, list[str]] = {}
@@ -79,6 +79,12 @@ def unusable(cluster: Cluster, nodes: Mapping[str, Node], jobs: Mapping[str, Rec
                 if gpus and name in servers:
                     others.setdefault(servers[name].id, []).append(key)
     return {server: because("slurm.stranger", jobs=tuple(keys)) for server, keys in others.items()} | bad
+
+
+def _why_not(node: Node | None) -> Why:
+    if node is None:
+        return because("slurm.node-unknown")
+    return because("slurm.node-state", state=node.words, **({"said": node.said} if node.said else {}))
 
 
 def refuse_cluster(cluster: Cluster, nodes: Sequence[Node]) -> None:

@@ -22,7 +22,7 @@ from weft_live.ending import Faults, pausing
 from weft_live.measured import SLACK_S, Doubts
 from weft_live.slurm.client import Client, Command, Snapshot, commands
 from weft_live.slurm.commands import Slurm
-from weft_live.slurm.notes import Shift, Telling, make_folder, note, uid_of, write_gate
+from weft_live.slurm.notes import Aside, Shift, Telling, make_folder, note, uid_of, write_gate
 from weft_live.slurm.observations import (
     Taker,
     cleared,
@@ -32,8 +32,9 @@ from weft_live.slurm.observations import (
     to_look_at,
     to_recall,
     to_requeue,
+    to_resume,
     user_holds,
-)
+)  # fmt: skip
 from weft_live.slurm.priority import Standing
 from weft_live.slurm.reconcile import AGAIN_S, TRY_S, look, pauses, stop
 from weft_live.slurm.records import Record
@@ -75,7 +76,7 @@ class SlurmWorld(LiveWorld[SlurmTask]):
     def __init__(
         self, cluster: Cluster, folder: Path, slurm: Slurm, clock: Clock | None = None, *, poll_s: float = 0.5,
         open: bool = False, say: Callable[[str], None] = lambda _: None, tied: bool = False, take: bool = False,
-        priority: str = "off", requeue: bool = False,
+        priority: str = "off", requeue: bool = False, resume: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
         self.taker: Taker | None = None
@@ -86,6 +87,8 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         self._doubt_s = 0.0  # when running jobs are compared with their claims again
         self._take = take  # what a server of another folder has placed
         self._requeue = requeue  # what runs on weft's GPUs without weft
+        self._resume = resume  # nodes that Slurm drained because they had a job already
+        self._resumed: list[Aside] = []  # such nodes, at the last look
         self._ahead_s = 0.0  # by how much the controller's clock is ahead of this machine's
         self._records: Mapping[str, Record] = {}  # as last seen
         self._active: list[SlurmTask] = []  # those that were on GPUs, or on their way, at the last look
@@ -374,6 +377,13 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         events: list[Event] = [NodeUp(now, server) for server in self.down if server not in bad]
         events += [NodeDown(now, server, why) for server, why in bad.items() if server not in self.down]
         self.down = bad
+        if self._resume:
+            again = to_resume(snapshot.nodes, {server.name for server in self.cluster.servers})
+            for one in again:
+                if one not in self._resumed:
+                    self.say(f"{one.key}: Slurm drained it because it had a job already, which it has ended; resumed")
+            self._client.tell(again)
+            self._resumed = again
         if self._requeue and self.taker is not None and (keys := to_requeue(bad, snapshot, self.taker)):
             self._client.give([Command(Do.REQUEUE, key) for key in keys], [], busy=True)
         return events
