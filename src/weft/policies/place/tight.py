@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -48,9 +48,10 @@ class Tight(Place):
     collective: str = setting(HD, words=tuple(COLLECTIVES))
 
     def __post_init__(self) -> None:
-        """Nothing has been dealt."""
+        """Nothing has been dealt, and no running jobs were looked at."""
         super().__post_init__()
         self._dealing = Dealing(self.collective)
+        self._spanning = _Spanning()
 
     def initial_state(self) -> State:
         """No machines are kept for anybody."""
@@ -126,28 +127,28 @@ class Tight(Place):
         there, near = view.estimate(job.job, gpus, spread), view.estimate(job.job, gpus, closest)
         left = _left(view, job)
         own_s, others_s = there.iteration_s - near.iteration_s, 0.0
-        for other in _senders(view, offer, shares) if spread.servers > 1 and there.comm_s > 0 else ():
+        for other in self._senders(view, offer, shares) if spread.servers > 1 and there.comm_s > 0 else ():
             beside = view.estimate(other.job, len(other.gpus), Spread.of(view.cluster, other.gpus))
             own_s += there.comm_s * beside.comm_s / beside.iteration_s
             together_s = min(left * there.iteration_s, _left(view, other) * beside.iteration_s)
             others_s += together_s / beside.iteration_s * beside.comm_s * there.comm_s / there.iteration_s
         return max(0.0, left * own_s + others_s)
 
+    def _senders(self, view: ClusterView, offer: Offer, shares: list[Share]) -> list[JobView]:
+        """Running jobs that would stay and that share links with a job on these machines."""
+        if self._spanning.offer is not view.offer:
+            self._spanning = _Spanning.of(view)
+        return self._spanning.met(view, offer, shares)
+
     def _best(
         self, view: ClusterView, job: JobView, gpus: int, free: Ints, closest: Spread
     ) -> tuple[list[Share], Spread]:
         """The fewest machines of one rack or the fewest anywhere, whichever makes iterations shorter."""
-        racks = view.cluster.rack_of_server
-        anywhere = tightest(free, racks, gpus)
-        spread = _spread(anywhere, racks)
-        if spread == closest or spread.racks == 1:
-            return anywhere, spread
-        inside = _in_one_rack(free, racks, gpus)
-        if inside is None:
-            return anywhere, spread
-        near = _spread(inside, racks)
-        inside_s, anywhere_s = (view.estimate(job.job, gpus, at).iteration_s for at in (near, spread))
-        return (inside, near) if near == closest or inside_s <= anywhere_s else (anywhere, spread)
+        anywhere, inside = _looked_up(view.cluster, free, gpus, closest)
+        if inside is None or inside[1] == closest:
+            return inside or anywhere
+        inside_s, anywhere_s = (view.estimate(job.job, gpus, at).iteration_s for _, at in (inside, anywhere))
+        return inside if inside_s <= anywhere_s else anywhere
 
     def _gpus(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, shares: list[Share]) -> Placement:
         chosen = idle_first(view, offer, shares)
@@ -187,21 +188,84 @@ def _gpus_of(cluster: Cluster, servers: list[int]) -> Iterable[int]:
     return chain.from_iterable(cluster.servers[server].gpus for server in servers)
 
 
-def _senders(view: ClusterView, offer: Offer, shares: list[Share]) -> list[JobView]:
-    """Running jobs that would stay and that share links with a job on these machines: the machines' own links and, if
-    they are in several racks, the links between racks."""
-    servers = frozenset(server for server, _ in shares)
-    mine, found = _racks(view.cluster, servers), []
-    for job in view.running.values():
-        if len(job.gpus) < 2 or offer.residents[job.gpus[0]] == 0:
-            continue
-        at, theirs = _whereabouts(view.cluster, job.gpus)
-        if len(at) > 1 and (at & servers or (len(mine) > 1 and len(theirs) > 1 and mine & theirs)):
-            found.append(job)
-    return found
+@dataclass(frozen=True)
+class _Spanning:
+    """Running jobs that hold GPUs of several servers, first to last: where each of them is, as arrays.
+
+    It holds as long as the view's offer is the same object: whoever takes or leaves GPUs makes the table show another.
+    """
+
+    offer: Offer | None = None
+    jobs: tuple[str, ...] = ()
+    first: Ints = field(default_factory=lambda: _ints([]))  # a GPU of each
+    at: tuple[Ints, Ints] = field(default_factory=lambda: _pairs([]))  # which job, and a server of it
+    across: tuple[Ints, Ints] = field(default_factory=lambda: _pairs([]))  # which job in several racks, and one of them
+
+    @staticmethod
+    def of(view: ClusterView) -> _Spanning:
+        """Those of a view."""
+        jobs, first, at, across = [], [], [], []
+        for job in view.running.values():
+            if len(job.gpus) < 2:
+                continue
+            servers, racks = _whereabouts(view.cluster, job.gpus)
+            if len(servers) > 1:
+                at.append(servers)
+                across.append(racks if len(racks) > 1 else frozenset[int]())
+                jobs.append(job.id)
+                first.append(job.gpus[0])
+        return _Spanning(view.offer, tuple(jobs), _ints(first), _pairs(at), _pairs(across))
+
+    def met(self, view: ClusterView, offer: Offer, shares: list[Share]) -> list[JobView]:
+        """Those that would stay and that share links with a job on these machines: the machines' own links and, if they
+        are in several racks, the links between racks."""
+        if not self.jobs:
+            return []
+        racks, meets = view.cluster.rack_of_server, np.zeros(len(self.jobs), dtype=np.bool_)
+        mine = np.zeros(len(racks), dtype=np.bool_)
+        mine[[server for server, _ in shares]] = True
+        meets[self.at[0][mine[self.at[1]]]] = True
+        if len(self.across[0]):
+            crossed = np.zeros(view.cluster.n_racks, dtype=np.bool_)
+            crossed[racks[mine]] = True
+            if np.count_nonzero(crossed) > 1:
+                meets[self.across[0][crossed[self.across[1]]]] = True
+        meets &= offer.residents[self.first] != 0
+        return [view.running[self.jobs[i]] for i in np.flatnonzero(meets).tolist()]
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.fromiter(values, dtype=np.int64)
+
+
+def _pairs(sets: Sequence[Iterable[int]]) -> tuple[Ints, Ints]:
+    """The numbers of the sets, and their members."""
+    members = [(i, member) for i, each in enumerate(sets) for member in each]
+    return _ints(i for i, _ in members), _ints(member for _, member in members)
 
 
 _MOST = 10_000  # placements that are remembered
+_MOST_SEEN = 1_000_000  # numbers of free GPUs that are remembered, one for each server
+
+
+_Found = tuple[list[Share], Spread]  # machines, and how far apart they are
+
+
+def _looked_up(cluster: Cluster, free: Ints, gpus: int, closest: Spread) -> tuple[_Found, _Found | None]:
+    """The fewest machines anywhere and, where these are in several racks, the fewest of one rack; none if no rack has
+    room. Many jobs are asked about the same free GPUs, so answers are remembered."""
+    known, key = cluster.known["tightest"], (gpus, free.astype(np.uint32).tobytes())
+    found: tuple[_Found, _Found | None] | None = known.get(key)
+    if found is None:
+        racks = cluster.rack_of_server
+        anywhere = tightest(free, racks, gpus)
+        spread = _spread(anywhere, racks)
+        one = None if spread == closest or spread.racks == 1 else _in_one_rack(free, racks, gpus)
+        found = ((anywhere, spread), None if one is None else (one, _spread(one, racks)))
+        if len(known) * len(racks) > _MOST_SEEN:
+            known.clear()
+        known[key] = found
+    return found
 
 
 def _closest(cluster: Cluster, gpus: int) -> Spread:

@@ -64,6 +64,7 @@ class AutoTuned(Timers):
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self.window_s = window_s
+        self._last: dict[tuple[str, str], tuple[list[float], float]] = {}  # by tier and demand: waits, and their timer
 
     def initial_state(self) -> State:
         """No waits; `tuned` keeps what was computed from them and until when it holds."""
@@ -95,11 +96,17 @@ class AutoTuned(Timers):
         leaves = math.inf
         for tier, default in zip(TIERS, DEFAULT_S, strict=False):
             entries = [old for old in waits[tier].get(demand, ()) if old[0] > now - self.window_s]
-            seconds = [old[1] for old in entries]
-            spread = stdev(seconds) if len(seconds) > 1 else 0.0
-            found.append(fmean(seconds) + 2.0 * spread if seconds else default)
+            found.append(self._timer_s(tier, demand, [old[1] for old in entries]) if entries else default)
             leaves = min([leaves, *(old[0] + self.window_s for old in entries)])
         return [*found, min(leaves, 1e300)]  # JSON has no infinity
+
+    def _timer_s(self, tier: str, demand: str, seconds: list[float]) -> float:
+        """The timer that follows from these waits; they change on one tier at a time."""
+        last = self._last.get((tier, demand))
+        if last is None or last[0] != seconds:
+            spread = stdev(seconds) if len(seconds) > 1 else 0.0
+            last = self._last[tier, demand] = (seconds, fmean(seconds) + 2.0 * spread)
+        return last[1]
 
 
 class Benefit(Timers):
