@@ -11,6 +11,7 @@ import pytest
 
 from testkit import clocks
 from testkit.clocks import processor_time, standstill, stolen_share
+from weft_live.testbed import stillness
 
 pytest_plugins = ["pytester"]
 
@@ -67,8 +68,8 @@ def test_a_watcher_that_is_stopped_says_for_how_long(monkeypatch: pytest.MonkeyP
 
 def test_what_a_hypervisor_takes_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([(0, 100), (50, 200)])
-    monkeypatch.setattr(clocks, "processor_time", lambda: next(ticks))
-    monkeypatch.setattr(clocks, "STALL_S", 3600.0)
+    monkeypatch.setattr(stillness, "processor_time", lambda: next(ticks))
+    monkeypatch.setattr(stillness, "STALL_S", 3600.0)
     with standstill() as why:
         pass
     assert why() == "a hypervisor had 50% of the processor time"

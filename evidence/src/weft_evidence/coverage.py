@@ -32,19 +32,20 @@ class Stated:
     value: str  # as printed
     claims: tuple[str, ...] = ()  # names of the claims that judge it; * stands for anything
     tests: tuple[str, ...] = ()  # or what computes it in the project's tests, FILE::NAME
+    real: tuple[str, ...] = ()  # or a row on real TCP, as it begins
     needs: Needs | None = None
     fitted: bool = False  # a constant was chosen on it, or the run was told
 
     @property
     def status(self) -> str:
         """`judged`, `fitted`, `not run`, or `open`: it could be run, and nobody has."""
-        if self.claims or self.tests:
+        if self.claims or self.tests or self.real:
             return "judged"
         return "fitted" if self.fitted else "not run" if self.needs else "open"
 
     def state(self, recorded: Sequence[str] | None) -> str:
         """The status where only recorded claims count (None: all do): `waits` if none that judges it is."""
-        waits = recorded is not None and self.claims and not (self.tests or self.judged_by(recorded))
+        waits = recorded is not None and self.claims and not (self.tests or self.real or self.judged_by(recorded))
         return "waits" if waits else self.status
 
     def judged_by(self, known: Iterable[str]) -> list[str]:
@@ -63,7 +64,7 @@ def stated(paper: str) -> tuple[Stated, ...]:
     return tuple(
         Stated(
             row["id"], row["where"], row["what"], row["value"], tuple(row.get("claims", ())),
-            tuple(row.get("tests", ())),
+            tuple(row.get("tests", ())), tuple(row.get("real", ())),
             Needs(row["needs"]) if row.get("needs") else None, row.get("fitted", False),
         )
         for row in found

@@ -57,6 +57,34 @@ def judged(paper: str, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
     return found
 
 
+def real_rows(paper: str) -> list[dict[str, Any]]:
+    """What `weft reproduce PAPER --real --json` found, where that is recorded."""
+    path = folder_of(paper) / "real.json"
+    rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
+    return rows
+
+
+def _in_words(row: Mapping[str, Any], key: str) -> str:
+    """A number of such a row with its unit."""
+    if row[key] is None:
+        return f"not judged: {row['disturbed']}" if key == "real" and row.get("disturbed") else "-"
+    return f"{row[key]:.3g}{' %' if row['unit'] == '%' else ' x' if row['unit'] == 'times' else ''}"
+
+
+def _between(row: Mapping[str, Any]) -> str:
+    low, high = row["ci95"]
+    return "" if low is None or high is None else f"[{low:.3g}, {high:.3g}]"
+
+
+def real_table(paper: str) -> str:
+    """The rows on real TCP."""
+    lines = ["| on real TCP | published | simulated | real | 95 % interval |", "|---|---:|---:|---:|---|"]
+    for row in real_rows(paper):
+        cells = (row["what"], *(_in_words(row, key) for key in ("published", "simulated", "real")), _between(row))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def as_reproduction(paper: str) -> Reproduction:
     """The recorded claims as if they had just been measured."""
     checks, claims = claims_of(paper), []
@@ -75,14 +103,18 @@ def blocks(paper: str) -> dict[str, str]:
         {claim.headline: known.causes[claim.id] for claim in found.headlines} if (known := headlines(paper)) else {}
     )
     stable = stable_rows(paper)
-    more = " stability |" * bool(stable)
+    real = {
+        row["claim"]: f"{_in_words(row, 'real')} {_between(row)}".strip() for row in real_rows(paper) if "claim" in row
+    }
+    more = " real TCP |" * bool(real) + " stability |" * bool(stable)
     lines = [
         f"| headline claim | published | simulated | 95 % interval | verdict | cause |{more}",
-        f"|---|---:|---:|---|---|---|{'---|' * bool(more)}",
+        f"|---|---:|---:|---|---|---|{'---|' * (bool(real) + bool(stable))}",
     ]
     for claim in found.headlines:
         cause = "" if claim.verdict == "reproduced" else causes[claim.headline]
-        row = (*cells(claim), cause, *([cell(claim, stable)] if stable else []))
+        beside = [real.get(claim.id, "")] * bool(real) + ([cell(claim, stable)] if stable else [])
+        row = (*cells(claim), cause, *beside)
         lines.append(f"| {' | '.join(row)} |")
     waiting = len(claims_of(paper)) - len(found.claims)
     return {
@@ -91,6 +123,7 @@ def blocks(paper: str) -> dict[str, str]:
         f"sentence {paper}": f"**{found.sentence}**",
         f"headlines {paper}": "\n".join(lines),
         f"stability {paper}": sentence(paper),
+        **({f"real {paper}": real_table(paper)} if real_rows(paper) else {}),
         **({"loops": loops_table(), "printed": printed_table()} if paper == "cassini" else {}),
     }
 
@@ -193,6 +226,9 @@ def main() -> None:
     pages; nothing is run."""
     for paper in sys.argv[1:] or sorted(set(papers()) - {"weft"}):
         write_rows(judged(paper, recorded(paper)), folder_of(paper))
+        if rows := real_rows(paper):
+            text = ",\n".join(f"  {json.dumps(rounded(row))}" for row in rows)
+            (folder_of(paper) / "real.json").write_text(f'{{"rows": [\n{text}\n]}}\n', encoding="utf-8")
     for page in pages():
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +24,7 @@ from weft_live.agent.flowing import PAYLOAD
 from weft_live.testbed.build import Links, Testbed
 from weft_live.testbed.jobs import Replay, play
 from weft_live.testbed.plan import blueprint
+from weft_live.testbed.stillness import Undisturbed
 from weft_live.testbed.trials import Openings
 
 CAPACITY_GBPS = 50.0
@@ -48,6 +50,12 @@ def row(
         "what": what, "unit": unit, "published": published, "simulated": simulated, "real": measured.value,
         "ci95": measured.ci95,
     }  # fmt: skip
+
+
+def judged(rows: list[dict[str, Any]], still: Undisturbed) -> list[dict[str, Any]]:
+    """The rows; where a run that they come from stayed disturbed, with the reason instead of the numbers."""
+    why = still.judged()
+    return [{**row, "real": None, "ci95": (None, None), "disturbed": why} for row in rows] if why else rows
 
 
 @dataclass(frozen=True)
@@ -103,11 +111,11 @@ def validate(quick: bool, say: Say) -> tuple[list[dict[str, Any]], Fit]:
     """By case the median iteration, real and simulated: max-min sharing without and with the noise of this machine, and
     the fluid TCP with it, as it is and with a goodput that is fitted to the other cases."""
     cases, iterations = (CASES[:_QUICK], 8) if quick else (CASES, 20)
-    real, noise = [], []
+    real, noise, still = [], [], Undisturbed(say)
     for case in cases:
         say(f"on the testbed: {case.name}")
         with two_racks(Links(queue_bytes=1000 * case.buffer_kb)) as bed:
-            median_s, spread = _real(bed, case, iterations)
+            median_s, spread = still.run(partial(_real, bed, case, iterations))
         real.append(median_s)
         noise += [spread] if case.jobs == 1 else []
     return compared(cases, real, float(np.median(noise)), say)

@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 
-from testkit.clocks import processor_time, stolen_share
 from weft.errors import InputError
 from weft.scenario import Scenario
 from weft.scenario.build import build_cluster
@@ -43,6 +42,7 @@ from weft_live.agent.namespaces import inside
 from weft_live.testbed.build import Links, Testbed, refuse
 from weft_live.testbed.jobs import FOREIGN_PORT, foreign
 from weft_live.testbed.plan import blueprint
+from weft_live.testbed.stillness import processor_time, stolen_share
 
 SCENARIO = Path(__file__).resolve().parent.parent / "examples" / "ddp" / "two-racks.toml"
 SCALE, RATE = 125.0, 25e6

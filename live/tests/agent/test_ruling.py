@@ -168,3 +168,20 @@ def test_a_phase_that_ends_and_begins_before_the_server_looks_is_let_go_again() 
     after = conductor.decide(0.1)[0]
     assert after["s0"]["a"][:2] == before["s0"]["a"][:2] == (conductor.held_at, None)
     assert after != before
+
+
+def test_of_transfers_that_wait_the_one_whose_job_has_least_left_goes_first() -> None:
+    """SRSF: a has more left than b when they start and less later, so another of them is let go."""
+    first: list[str] = []
+    for turns in ({}, {"a": 3.0}):
+        conductor = Conductor(CLUSTER, make("pace", "at-most:1"))
+        for name, gpus, turn in (("z", (0, 4), 0.0), ("a", (1, 5), 9.0), ("b", (1, 5), 5.0)):
+            conductor.add(name, gpus, turn=turn)
+        conductor.set_turns({**turns, "gone": 1.0})
+        for name in "zab":
+            conductor.hear("s0", report(name, True), 0.0)
+            conductor.decide(0.0)
+        conductor.hear("s0", report("z", False), 0.1)
+        orders, _ = conductor.decide(0.1)
+        first += [name for name in "ab" if orders["s0"][name][1] is None]
+    assert first == ["b", "a"]

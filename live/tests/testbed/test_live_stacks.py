@@ -123,8 +123,8 @@ def test_dally_with_cassini_shifts_jobs_that_nobody_edited(bed: Testbed, tmp_pat
 
 
 @pytest.mark.long
-def test_adadual_lets_one_of_two_equal_transfers_wait(bed: Testbed, tmp_path: Path) -> None:
-    ran = Ran(bed, tmp_path, resolve("fifo", pace="adadual"))
+def test_ada_srsf_gives_whole_gpus_and_lets_one_of_two_equal_transfers_wait(bed: Testbed, tmp_path: Path) -> None:
+    ran = Ran(bed, tmp_path, resolve("ada-srsf-whole"))
     assert any(line.startswith("a: its TCP sockets are paced on 2 servers; RDMA") for line in ran.said)
     assert ran.limits == {HELD, UNLIMITED}
     assert ran.both < 0.2

@@ -20,7 +20,10 @@ def _objections(stack: Stack, world: World) -> Iterator[str]:
     if planner.dedicated and not can.copies:
         yield f"{planner.name} gives each job a cluster of its own, and this world has one for all"
     if planner.shares_gpus and not can.gpu_sharing:
-        yield f"{planner.name} puts several jobs on one GPU, and this world gives a GPU to one job at a time"
+        yield (
+            f"{planner.name} puts several jobs on one GPU, and this world gives a GPU to one job at a time; use a "
+            "place that gives whole GPUs (lwf:1,whole in the stack ada-srsf-whole, or best-fit)"
+        )
     if (planner.shares_gpus or planner.names_gpus) and not can.gpu_indices:
         yield f"{planner.name} chooses single GPUs, and this world only counts GPUs per server"
     if planner.resizes and not can.resizing:

@@ -37,6 +37,7 @@ STACKS: dict[str, dict[str, str]] = {
     "srsf-first-fit": {"order": "srsf", "place": "first-fit"},
     "srsf-random": {"order": "srsf", "place": "random"},
     "ada-srsf": {"order": "srsf", "place": "lwf:1", "pace": "adadual"},
+    "ada-srsf-whole": {"order": "srsf", "place": "lwf:1,whole", "pace": "adadual"},
     "srsf-1": {"order": "srsf", "place": "lwf:1", "pace": "at-most:1"},
     "srsf-2": {"order": "srsf", "place": "lwf:1", "pace": "at-most:2"},
     "srsf-3": {"order": "srsf", "place": "lwf:1", "pace": "at-most:3"},
@@ -69,6 +70,7 @@ ABOUT: dict[str, str] = {
     "srsf-first-fit": "shortest remaining service first on whichever GPUs come first",
     "srsf-random": "shortest remaining service first on random GPUs",
     "ada-srsf": "Ada-SRSF: least-loaded servers, and transfers admitted by what they cost (Wang et al. 2020)",
+    "ada-srsf-whole": "Ada-SRSF with one job on a GPU, which live worlds can carry out",
     "srsf-1": "Ada-SRSF's baseline: at most 1 transfer on a server at a time",
     "srsf-2": "Ada-SRSF's baseline: at most 2 transfers on a server at a time",
     "srsf-3": "Ada-SRSF's baseline: at most 3 transfers on a server at a time",
@@ -95,7 +97,7 @@ ABOUT: dict[str, str] = {
 
 # name: the layer that a parameter of the stack is handed on to
 _PARAMETERS = {
-    "ada-srsf": "pace", "gandiva": "order", "gandiva-packing": "order", "tiresias": "order",
+    "ada-srsf": "pace", "ada-srsf-whole": "pace", "gandiva": "order", "gandiva-packing": "order", "tiresias": "order",
     "tiresias-queues": "order", "tiresias-racks": "order", "titan": "place",
 }  # fmt: skip
 

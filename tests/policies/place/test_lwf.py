@@ -1,10 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testkit.draws import examples
 from weft.core.cycle import Core
-from weft.model import Submitted
+from weft.core.refusal import refuse
+from weft.errors import StackError
+from weft.model import Start, Submitted
 from weft.model.view import JobView
 from weft.policies.place.lwf import LeastWorkloadFirst, noted, workload_gpu_s, workloads
 from weft.stacks import resolve
@@ -61,3 +66,19 @@ def test_a_small_job_is_on_kappa_servers_at_most(kappa: int, per_server: int, gp
     used = {gpu // per_server for gpu in answer.gpus or ()}
     assert answer.gpus is not None
     assert len(used) <= (kappa if gpus <= kappa else -(-gpus // per_server))
+
+
+def test_whole_gpus_go_to_one_job_each_server_by_server() -> None:
+    """Three servers of two GPUs and equal jobs of three. The first has both of server 0 and one of server 1, so the
+    second takes both of server 2, where no work is left, and then what server 1 has; no GPU is free for the third."""
+    core = Core(resolve("ada-srsf-whole"), ToyWorld(toy_cluster(1, 3, 2), []))
+    decisions = core.step(0.0, [Submitted(0.0, toy_job(name, 3, 5)) for name in "abc"])
+    assert {d.job: d.gpus for d in decisions if isinstance(d, Start)} == {"a": (0, 1, 2), "b": (4, 5, 3)}
+
+
+def test_a_world_without_shared_gpus_runs_the_stack_that_gives_whole_ones_and_names_it_to_the_other() -> None:
+    world = ToyWorld(toy_cluster(), [])
+    world.capabilities = replace(world.capabilities, gpu_sharing=False)
+    refuse(resolve("ada-srsf-whole"), world)
+    with pytest.raises(StackError, match=r"one job at a time; .* ada-srsf-whole"):
+        refuse(resolve("ada-srsf"), world)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from weft.model.profile import Phase, Profile
 from weft_evidence.cassini.snapshots import FIGURE_2, SNAPSHOTS, Snapshot, gates_of, played
-from weft_evidence.real import JOBS, Say, row, two_racks
+from weft_evidence.real import JOBS, Say, judged, row, two_racks
 from weft_live.testbed.build import Links, Testbed, controls, no_dctcp
 from weft_live.testbed.jobs import Replay, Timing, overlap, play
 from weft_live.testbed.packets import Marks
+from weft_live.testbed.stillness import Undisturbed
 
 _JITTER = 0.01  # relative spread of computing, as in the simulated Figure 17
 _LONGER = (0.0, 0.01, 0.02)  # periods of the gates of Figure 17: as the profiles say, and with some room as controls
@@ -30,14 +32,16 @@ def repeated(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]
     """The table from so many repetitions of so many iterations."""
     chosen = {"figure 2": FIGURE_2, **{f"snapshot {n}": SNAPSHOTS[n] for n in (1, 2, 3, 5)}}
     rows: list[dict[str, Any]] = []
+    still = Undisturbed(say)
     with two_racks() as bed:
         for name, snapshot in chosen.items():
+            made: list[dict[str, Any]] = []
             measured: dict[tuple[str, bool], list[float]] = {}
             met: dict[str, list[float]] = {}
             for n in range(repetitions):
                 say(f"on the testbed: {name}, repetition {n + 1} of {repetitions}")
                 for shifted in (False, True):
-                    found = _played(bed, snapshot, shifted, iterations)
+                    found = still.run(partial(_played, bed, snapshot, shifted, iterations))
                     if not shifted:
                         for which, part in _quarters(iterations).items():
                             met.setdefault(which, []).append(_met(list(found.values()), part))
@@ -48,12 +52,13 @@ def repeated(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]
                 for shifted, published in ((False, job.themis_ms), (True, job.cassini_ms)):
                     what = f"{name}: {job.name}, {'shifted' if shifted else 'together'}, communication"
                     simulated = played(snapshot, shifted)["jobs"][job.name]["comm_ms"]
-                    rows.append(row(what, "ms", published or None, simulated, measured[job.name, shifted], 0.0))
+                    made.append(row(what, "ms", published or None, simulated, measured[job.name, shifted], 0.0))
             for which, shares in met.items():
                 what = f"{name}: together, communication beside another job's, {which}"
-                rows.append(row(what, "%", None, None, shares, 0.0))
+                made.append(row(what, "%", None, None, shares, 0.0))
+            rows += judged(made, still)
         for longer in _LONGER:
-            rows.append(_adjustments(bed, longer, repetitions, iterations, say))
+            rows += judged([_adjustments(bed, longer, repetitions, iterations, still)], still)
     return rows + marks(repetitions, iterations, say)
 
 
@@ -70,17 +75,13 @@ def _met(jobs: Sequence[Timing], part: slice) -> float:
     return 100.0 * float(np.mean(shares))
 
 
-def _adjustments(bed: Testbed, longer: float, repetitions: int, iterations: int, say: Say) -> dict[str, Any]:
+def _adjustments(bed: Testbed, longer: float, repetitions: int, iterations: int, still: Undisturbed) -> dict[str, Any]:
     """Figure 17: how often a shifted job comes so late that it has to wait for another opening, if the period of the
     gates is longer than the profiles say by this fraction."""
     per_minute = []
     for n in range(repetitions):
-        say(f"on the testbed: figure 17, period {longer:.0%} longer, repetition {n + 1} of {repetitions}")
-        gates = _gates(SNAPSHOTS[1], _JITTER)
-        for gate in gates:
-            if gate is not None:
-                gate["period"] *= 1.0 + longer
-        found = _played(bed, SNAPSHOTS[1], True, iterations, _JITTER, gates)
+        still.say(f"on the testbed: figure 17, period {longer:.0%} longer, repetition {n + 1} of {repetitions}")
+        found, gates = still.run(lambda: _with_longer_periods(bed, longer, iterations))
         counts = []
         for job, gate in zip(SNAPSHOTS[1].jobs, gates, strict=True):
             assert gate is not None
@@ -97,24 +98,41 @@ def _adjustments(bed: Testbed, longer: float, repetitions: int, iterations: int,
     return row(what, "a minute", 2.0, simulated, per_minute, 0.0)
 
 
+def _with_longer_periods(
+    bed: Testbed, longer: float, iterations: int
+) -> tuple[dict[str, Timing], list[dict[str, float] | None]]:
+    """Logs of the jobs of snapshot 1, and their gates."""
+    gates = _gates(SNAPSHOTS[1], _JITTER)
+    for gate in gates:
+        if gate is not None:
+            gate["period"] *= 1.0 + longer
+    return _played(bed, SNAPSHOTS[1], True, iterations, _JITTER, gates), gates
+
+
 def marks(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
     """Figure 19: packets that are marked, in as many repetitions of as many iterations."""
     control, name = _dctcp(say)
     found: dict[bool, list[float]] = {False: [], True: []}
+    still = Undisturbed(say)
     for n in range(repetitions):
         for shifted in (False, True):
             say(f"on the testbed: figure 19, repetition {n + 1} of {repetitions}")
-            with two_racks(Links(control=control, marks=Marks(_MARK_BYTES))) as bed:
-                _played(bed, SNAPSHOTS[1], shifted, iterations)
-                hosts = [host.name for host in bed.blueprint.hosts]
-                found[shifted].append(sum(_marked(bed, host) for host in hosts) / iterations)
-    return [
+            found[shifted].append(still.run(partial(_marks, control, shifted, iterations)))
+    made = [
         row(
             f"figure 19: marked in an iteration, {name}, {'shifted' if shifted else 'together'}", "packets", None,
             None, values, 0.0,
         )
         for shifted, values in found.items()
     ]  # fmt: skip
+    return judged(made, still)
+
+
+def _marks(control: str, shifted: bool, iterations: int) -> float:
+    """Marked packets in an iteration of snapshot 1."""
+    with two_racks(Links(control=control, marks=Marks(_MARK_BYTES))) as bed:
+        _played(bed, SNAPSHOTS[1], shifted, iterations)
+        return sum(_marked(bed, host.name) for host in bed.blueprint.hosts) / iterations
 
 
 def _dctcp(say: Say) -> tuple[str, str]:

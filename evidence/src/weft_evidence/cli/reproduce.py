@@ -43,7 +43,8 @@ def reproduce(
     executor: ExecutorOption = None,
     report: ReportOption = None,
     real: Annotated[
-        bool, typer.Option("--real", help="cassini, flows: on real TCP too (weft testbed; needs root); no verdicts.")
+        bool,
+        typer.Option("--real", help="ada-srsf, cassini, flows: on real TCP too (weft testbed; root); no verdicts."),
     ] = False,
     show: Annotated[bool, typer.Option("--list", help="List the claims and stop.")] = False,
     stated: Annotated[
@@ -163,6 +164,9 @@ def _stability(
     deliver(to_dict(paper, found, request.seeds), json, lambda _: table)
 
 
+REAL = {"ada-srsf": "ada_srsf", "cassini": "cassini", "flows": "flows"}  # papers with a module `real`
+
+
 def _real(paper: str, quick: bool, json: bool, given: list[str]) -> None:
     """Published, simulated and real figures in one table."""
     from importlib import import_module
@@ -170,12 +174,12 @@ def _real(paper: str, quick: bool, json: bool, given: list[str]) -> None:
     from weft.errors import InputError
     from weft_live.testbed.build import refuse
 
-    if paper not in ("cassini", "flows"):
-        raise InputError(f"reproduce {paper}: --real knows cassini and flows only")
+    if paper not in REAL:
+        raise InputError(f"reproduce {paper}: --real knows {', '.join(REAL)} only")
     if given:
         raise InputError(f"reproduce {paper}: --real runs all of it on this machine; leave {' and '.join(given)} out")
     refuse()
-    rows = import_module(f"weft_evidence.{paper}.real").table(quick, notice)
+    rows = import_module(f"weft_evidence.{REAL[paper]}.real").table(quick, notice)
     if json:
         print_json({"rows": rows})
         return
@@ -183,7 +187,8 @@ def _real(paper: str, quick: bool, json: bool, given: list[str]) -> None:
     for row in rows:
         published, simulated, real = (_short(row[key]) for key in ("published", "simulated", "real"))
         low, high = map(_short, row["ci95"])
-        print(f"{row['what'] + ', ' + row['unit']:74s} {published:>10s} {simulated:>10s} {real:>8s}  [{low}, {high}]")
+        found = f"{real:>8s}  [{low}, {high}]" if not row.get("disturbed") else f"not judged: {row['disturbed']}"
+        print(f"{row['what'] + ', ' + row['unit']:74s} {published:>10s} {simulated:>10s} {found}")
 
 
 def _short(value: float | None) -> str:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ from weft.sim.spec import Foreign
 from weft.stacks.registry import make
 from weft.workload import zoo
 from weft_evidence.flows.lab import GPU, NIC_GBPS, beside_foreign, mean_iterations, play
-from weft_evidence.real import Say, row
+from weft_evidence.real import Say, judged, row
 from weft_live.agent.control import Control, cpu_s
 from weft_live.agent.flowing import PAYLOAD
 from weft_live.agent.host import Agent
@@ -35,6 +36,7 @@ from weft_live.testbed.jobs import foreign as send_foreign
 from weft_live.testbed.jobs import play as play_real
 from weft_live.testbed.packets import Marks
 from weft_live.testbed.plan import blueprint
+from weft_live.testbed.stillness import Undisturbed
 
 SCALE = 125.0  # 25 Gbit/s are 200 Mbit/s
 _LEARN = 5  # iterations of a job before it counts
@@ -78,14 +80,21 @@ class Ran:
 class RealFlows:
     """A testbed of servers under one switch."""
 
-    def __init__(self, servers: int, nic_gbps: float = NIC_GBPS, links: Links | None = None) -> None:
+    def __init__(
+        self, servers: int, nic_gbps: float = NIC_GBPS, links: Links | None = None, still: Undisturbed | None = None
+    ) -> None:
+        self.still = still or Undisturbed()
         self.cluster: Cluster = build_cluster(
             "single-switch", servers=servers, gpus_per_server=3, nic_gbps=nic_gbps / PAYLOAD
         )
         self.bed = Testbed(blueprint(self.cluster, SCALE), links)
 
     def run(self, jobs: Jobs, pace: str, iterations: int, others: Sequence[tuple[int, int]] = ()) -> Ran:
-        """Jobs and foreign flows side by side; a pace of TCP's own needs no agents."""
+        """Jobs and foreign flows side by side; a pace of TCP's own needs no agents. Once more where the machine stood
+        still meanwhile."""
+        return self.still.run(lambda: self._run(jobs, pace, iterations, others))
+
+    def _run(self, jobs: Jobs, pace: str, iterations: int, others: Sequence[tuple[int, int]]) -> Ran:
         bed, names = self.bed, [f"{j} {model}" for j, (model, _) in enumerate(jobs)]
         with ExitStack() as beside, tempfile.TemporaryDirectory(dir=bed.folder) as made:
             folder, control = Path(made), None
@@ -150,21 +159,22 @@ def table(quick: bool, say: Say) -> list[dict[str, Any]]:
     """Published, simulated and real, with intervals over repetitions."""
     repetitions, iterations = (2, 14) if quick else (5, 40)
     rows: list[dict[str, Any]] = []
+    still = Undisturbed(say)
     for part in (_on_one_nic, _rates, _throughput, _speeds, _loss, _beside):
-        rows += part(repetitions, iterations, say)
+        rows += judged(part(repetitions, iterations, still), still)
     return rows
 
 
-def _told(say: Say, what: str, n: int, repetitions: int) -> None:
-    say(f"on the testbed: {what}, repetition {n + 1} of {repetitions}")
+def _told(still: Undisturbed, what: str, n: int, repetitions: int) -> None:
+    still.say(f"on the testbed: {what}, repetition {n + 1} of {repetitions}")
 
 
-def _on_one_nic(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
+def _on_one_nic(repetitions: int, iterations: int, still: Undisturbed) -> list[dict[str, Any]]:
     """Figures 1 and 11(a), and of the same runs the overhead: Figures 12 and 13."""
     ran: dict[str, list[Ran]] = {"tcp:cubic": [], "flow": []}
-    with RealFlows(2) as lab:
+    with RealFlows(2, still=still) as lab:
         for n in range(repetitions):
-            _told(say, "figures 1, 11(a), 12 and 13", n, repetitions)
+            _told(still, "figures 1, 11(a), 12 and 13", n, repetitions)
             for pace, found in ran.items():
                 found.append(lab.run(TWO, pace, iterations))
     rows = []
@@ -190,17 +200,17 @@ def _p90_ms(seconds: Sequence[float]) -> float:
     return 1e3 * float(np.quantile(seconds, 0.9)) if len(seconds) else 0.0
 
 
-def _rates(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
+def _rates(repetitions: int, iterations: int, still: Undisturbed) -> list[dict[str, Any]]:
     """Figure 7(a): another rate every 50 ms, and what the kernel makes of it."""
     medians, p90s = [], []
     for n in range(repetitions):
-        _told(say, "figure 7(a)", n, repetitions)
-        with RealFlows(2) as lab, tempfile.TemporaryDirectory(dir=lab.bed.folder) as folder:
+        _told(still, "figure 7(a)", n, repetitions)
+        with RealFlows(2, still=still) as lab, tempfile.TemporaryDirectory(dir=lab.bed.folder) as folder:
             children = send_foreign(lab.bed, 0, 1, env={"WEFT_JOB": "stream"})
             host = lab.bed.blueprint.hosts[0].name
             agent = Agent(host, Path(folder), netns=lab.bed.namespace(host))
             try:
-                errors = rate_errors(agent, "stream", 0.05, 40)
+                errors = still.run(partial(rate_errors, agent, "stream", 0.05, 40))
             finally:
                 agent.close()
                 for child in children:
@@ -231,12 +241,12 @@ def rate_errors(agent: Agent, job: str, slot_s: float, slots: int) -> list[float
     return errors
 
 
-def _throughput(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
+def _throughput(repetitions: int, iterations: int, still: Undisturbed) -> list[dict[str, Any]]:
     """Figure 8: three jobs that share NICs, with and without flows of others; and what these lose."""
     ran: dict[tuple[str, bool], list[Ran]] = {}
-    with RealFlows(6) as lab:
+    with RealFlows(6, still=still) as lab:
         for n in range(repetitions):
-            _told(say, "figure 8", n, repetitions)
+            _told(still, "figure 8", n, repetitions)
             for pace in ("tcp:cubic", "flow"):
                 for others in (False, True):
                     ran.setdefault((pace, others), []).append(
@@ -269,14 +279,14 @@ def _throughput(repetitions: int, iterations: int, say: Say) -> list[dict[str, A
     return rows
 
 
-def _speeds(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
+def _speeds(repetitions: int, iterations: int, still: Undisturbed) -> list[dict[str, Any]]:
     """Figure 9: two jobs on one NIC of 10 and of 24 Gbit/s."""
     rows = []
     for nic, published in ((10.0, 22.0), (24.0, 14.2)):
         faster: list[tuple[float, ...]] = []
-        with RealFlows(2, nic) as lab:
+        with RealFlows(2, nic, still=still) as lab:
             for n in range(repetitions):
-                _told(say, f"figure 9, {nic:g} Gbit/s", n, repetitions)
+                _told(still, f"figure 9, {nic:g} Gbit/s", n, repetitions)
                 ours, theirs = (lab.run(TWO, pace, iterations).iteration_s for pace in ("flow", "tcp:cubic"))
                 faster.append(tuple(100 * (b / a - 1) for a, b in zip(ours, theirs, strict=True)))
         played = [_simulated(TWO, pace, 60, servers=2, nic_gbps=nic)[0] for pace in ("flow", "tcp:cubic")]
@@ -290,25 +300,26 @@ def _speeds(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]
     return rows
 
 
-def _loss(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
+def _loss(repetitions: int, iterations: int, still: Undisturbed) -> list[dict[str, Any]]:
     """Figure 10: one VGG16 job whose packets are lost at random."""
     paces: list[tuple[str, float, float | None]] = [
         ("tcp:cubic", 0.002, 62.0), ("tcp:reno", 0.002, 62.0), ("tcp:bbr", 0.002, None), ("tcp:dctcp", 0.002, None),
         ("tcp:cubic", 0.01, None), ("flow", 0.01, 4.0),
     ]  # fmt: skip
     if refused := no_dctcp():
-        say(f"{refused}; figure 10 is run without it")
+        still.say(f"{refused}; figure 10 is run without it")
         del paces[3]
     job, rows = (("vgg16[batch=64]", (0, 1)),), []
     for pace, loss, published in paces:
         control = pace.removeprefix("tcp:") if pace.startswith("tcp:") else "cubic"
         slower = []
         for n in range(repetitions):
-            _told(say, f"figure 10, {pace}, {100 * loss:g} % lost", n, repetitions)
+            _told(still, f"figure 10, {pace}, {100 * loss:g} % lost", n, repetitions)
             seconds = []
             for share in (loss, 0.0):
                 marks = Marks(MARK_BYTES) if control == "dctcp" else None
-                with RealFlows(2, links=Links(control=control, loss=share, marks=marks)) as lab:
+                links = Links(control=control, loss=share, marks=marks)
+                with RealFlows(2, links=links, still=still) as lab:
                     seconds.append(lab.run(job, pace, max(_LEARN + 4, iterations // 2)).iteration_s[0])
             slower.append(100 * (1 - seconds[1] / seconds[0]))
         played = [_simulated(job, pace, 30, servers=2, loss=share)[0][0] for share in (loss, 0.0)]
@@ -317,14 +328,14 @@ def _loss(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
     return rows
 
 
-def _beside(repetitions: int, iterations: int, say: Say) -> list[dict[str, Any]]:
+def _beside(repetitions: int, iterations: int, still: Undisturbed) -> list[dict[str, Any]]:
     """Figure 11(b): what a foreign flow has of a NIC while VGG19 has bytes to send."""
     rows = []
-    with RealFlows(2) as lab:
+    with RealFlows(2, still=still) as lab:
         for pace, published in (("flow", 50.0), ("tcp:cubic", None)):
             shares = []
             for n in range(repetitions):
-                _told(say, f"figure 11(b), {pace}", n, repetitions)
+                _told(still, f"figure 11(b), {pace}", n, repetitions)
                 ran = lab.run(TWO[:1], pace, iterations, ((0, 1),))
                 talks = ran.timings[0].rows[_LEARN:, 1:3]
                 theirs = (np.interp(talks[:, 1], *ran.foreign[0].T) - np.interp(talks[:, 0], *ran.foreign[0].T)).sum()

@@ -151,6 +151,11 @@ class Conductor:
             self.members[name].keeper.set(dict(gate) if gate else None)
             self._anew(self.members[name])
 
+    def set_turns(self, turns: Mapping[str, float]) -> None:
+        """By job, the key of which the least is admitted first, from its next phase on."""
+        for name in turns.keys() & self.members.keys():
+            self.members[name].turn = turns[name]
+
     def owners(self) -> dict[str, Owner]:
         """The user of each job: an agent takes no process of another user for a part of it."""
         return {name: member.owner for name, member in self.members.items()}

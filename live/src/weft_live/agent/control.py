@@ -103,6 +103,11 @@ class Control:
             self.conductor.set_gate(job, gate)
             self.service.change()
 
+    def set_turns(self, turns: Mapping[str, float]) -> None:
+        """By job, by what those that wait to send are ranked from now on: the least goes first."""
+        with self.service.lock:
+            self.conductor.set_turns(turns)
+
     def own_s(self, job: str) -> tuple[int, float]:
         """Phases of a job that agents have seen, and the seconds of one of its iterations."""
         with self.service.lock:

@@ -32,6 +32,7 @@ class Placed:
     owner: Owner | None = None
 
 
+_RANK_S = 0.25  # seconds between looks at how far jobs are
 _SIMULATED = {
     "host_only": "host-only",
     "delay_s": "delay",
@@ -59,16 +60,19 @@ def steers(pace: Pace) -> bool:
 
 
 class Plane:
-    """See the module. `make` starts the services, and the agents of hosts on this machine."""
+    """See the module. `make` starts the services, and the agents of hosts on this machine; `left` says how many
+    iterations a job has to go."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, make: Callable[[Pace], Control], say: Callable[[str], None]
-    ) -> None:
-        self.cluster, self.clock, self.say = cluster, clock, say
+        self, cluster: Cluster, clock: Clock, make: Callable[[Pace], Control], say: Callable[[str], None],
+        left: Callable[[str], int] = lambda job: 0,
+    ) -> None:  # fmt: skip
+        self.cluster, self.clock, self.say, self._left = cluster, clock, say, left
         self.pace: Pace | None = None
         self.control: Control | None = None
         self.tells_s = 5.0  # a job that has reported nothing for so long is held from outside
-        self.turns: dict[str, float] = {}  # whose transfer goes first, by job
+        self.turns: dict[str, tuple[float, float]] = {}  # by job; the least p0 + p1 x iterations left sends first
+        self._ranked_s = 0.0
         self._make = make
         self._told: dict[str, Placed] = {}
         self._warned: set[tuple[str, str]] = set()
@@ -85,7 +89,19 @@ class Plane:
 
     def decided(self, decisions: Iterable[Decision]) -> None:
         """Note the turns of jobs that are about to start."""
-        self.turns |= {start.job: start.turn[0] for start in decisions if isinstance(start, Start)}
+        self.turns |= {start.job: start.turn for start in decisions if isinstance(start, Start)}
+
+    def _turn(self, job: str) -> float:
+        first, each = self.turns.get(job, (0.0, 0.0))
+        return first + each * self._left(job) if each else first
+
+    def _rank(self, now: float) -> None:
+        """Turns move on with every iteration."""
+        assert self.control is not None
+        if now < self._ranked_s + _RANK_S or not steers(self.control.conductor.pace):
+            return
+        self._ranked_s = now
+        self.control.set_turns({job: self._turn(job) for job in self._told if self.turns.get(job, (0.0, 0.0))[1]})
 
     def placed(
         self, gpus: Placement, start: int, gate: Gate | None, attempt: Attempt, ran_s: float, owner: Owner | None = None
@@ -115,13 +131,14 @@ class Plane:
             if there.outside != before.outside:
                 self.control.set_gate(job, self._seconds(there.outside))
             self._told[job] = there
+        self._rank(now)
         self._tell_who_paces(now)
         self._warn()
 
     def _begin(self, job: str, there: Placed, now: float) -> None:
         """A job starts."""
         assert self.control is not None
-        self.control.add(job, there.gpus, turn=self.turns.get(job, 0.0), owner=there.owner)
+        self.control.add(job, there.gpus, turn=self._turn(job), owner=there.owner)
         self._absent.pop(job, None)
         if there.owner is not None and there.owner[0] < 0:
             self.say(f"{job}: weft does not know its user, so agents take no process for its own and pace none")

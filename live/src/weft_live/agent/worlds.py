@@ -38,6 +38,15 @@ class Steered(LiveWorld[Any]):
     def placed(self, now: float) -> Mapping[str, Placed]:
         """Where the jobs are that agents are to see."""
 
+    def left(self, job_id: str) -> int:
+        """Iterations that a job has to go; of one that reports nothing, as many are done as agents have seen phases."""
+        task = self.tasks.get(job_id)
+        if task is None:
+            return 0
+        seen = self.plane.control.own_s(job_id)[0] if self.plane.control is not None else 0
+        left: int = task.job.iterations - max(self.iterations_done(job_id), task.saved + seen)
+        return max(left, 0)
+
     def observed(self, job_id: str, told: Progress) -> Progress:
         """What agents have seen counts, too."""
         return self.plane.observed(job_id, told)
@@ -70,7 +79,7 @@ class PacedWorld(Steered, LocalWorld):
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock, open=open)
         self.switches = switches
-        self.plane = Plane(cluster, self.clock, self.make_control, say)
+        self.plane = Plane(cluster, self.clock, self.make_control, say, self.left)
 
     @property
     def control(self) -> Control | None:
@@ -139,7 +148,7 @@ class PacedSlurmWorld(Steered, SlurmWorld):
 
     def __init__(self, *args: Any, listen: str, switches: str = "", **more: Any) -> None:
         super().__init__(*args, **more)
-        self.plane = Plane(self.cluster, self.clock, self._make_control, self.say)
+        self.plane = Plane(self.cluster, self.clock, self._make_control, self.say, self.left)
         self._listen, self._switches = listen, switches
 
     def _make_control(self, pace: Pace) -> Control:

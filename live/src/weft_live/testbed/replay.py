@@ -1,6 +1,9 @@
 """The replay trainer: one process of a job that computes by waiting and communicates over real sockets.
 
-    python replay.py SPEC.json RANK
+    python replay.py SPEC.json [RANK]
+
+Without a RANK the environment of `weft submit` says what the spec cannot know: RANK, the addresses of all ranks and
+the port.
 
 The graph of an iteration is that of the profile. Transfers go one after another, as in a communication library, beside
 the computing that does not wait for them. The trainer needs only the standard library. Every iteration is a line of the
@@ -11,6 +14,7 @@ machine's monotonic clock.
 from __future__ import annotations
 
 import json
+import os
 import random
 import selectors
 import socket
@@ -216,4 +220,8 @@ def _exactly(connection: socket.socket, n: int) -> bytes:
 
 if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as file:
-        Trainer(json.load(file), int(sys.argv[2])).run()
+        said = json.load(file)
+    if len(sys.argv) == 2:
+        port = 20_000 + 100 * (int(os.environ["MASTER_PORT"]) % 100)  # room for a port of each rank
+        said |= {"addresses": os.environ["WEFT_ADDRESSES"].split(","), "port": port}
+    Trainer(said, int(sys.argv[2] if len(sys.argv) > 2 else os.environ["RANK"])).run()

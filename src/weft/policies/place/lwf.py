@@ -54,19 +54,22 @@ class LeastWorkloadFirst(Place):
     least loaded GPU first. A GPU must have the memory; at a tie the lower number wins. Algorithm 1 never uses its
     S_chosen: it goes through all servers, in that order. Communication costs what it costs on the network at hand; the
     authors' code charges 1 Gbit/s.
+
+    With `whole` (`lwf:1,whole`, `ls:whole`) a GPU has one job: the same rule among free GPUs, as live worlds need it.
     """
 
     needs = frozenset({Fact.ITERATIONS_LEFT, Fact.PROFILE})
-    shares_gpus = True
 
     name = "lwf"
     kappa: int = setting(1, within="[0, inf)", whole=True, shown=True)
+    shares_gpus: bool = setting(True, words={"whole": False})
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """Scattered over the least loaded GPUs, or server by server."""
-        fit = big_enough(job, gpus, offer)
+        fit = big_enough(job, gpus, offer) if self.shares_gpus else np.flatnonzero(offer.free)
         if len(fit) < gpus:
-            return Answer(None, f"wants {gpus} GPUs; fewer have the memory", state)
+            what = "have the memory" if self.shares_gpus else "are free"
+            return Answer(None, f"wants {gpus} GPUs; fewer {what}", state)
         left = workloads(view, state)
         if gpus <= self.kappa:
             order = np.argsort(left[fit], kind="stable")
