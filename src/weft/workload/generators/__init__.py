@@ -54,10 +54,10 @@ def generate(
 ) -> Workload:
     """The jobs of a scenario.
 
-    `profile_of(model, gpus)` gives one iteration; `iteration_s(model, gpus)`, where the network is known, its time alone
-    on the cluster, given a third number if its transfers send at most that through a NIC; `rescaled(model, gpus, asked, share)` an
-    iteration of a job that asked for another size, with as many samples, or with that share of the batch per GPU. `gpu`
-    is the GPU type these hold for; `base_dir` the folder that paths in `spec` start from.
+    `profile_of(model, gpus)` gives one iteration; `iteration_s(model, gpus)`, where the network is known, its time
+    alone on the cluster, given a third number if its transfers send at most that through a NIC; `rescaled(model, gpus,
+    asked, share)` an iteration of a job that asked for another size, with as many samples, or with that share of the
+    batch per GPU. `gpu` is the GPU type these hold for; `base_dir` the folder that paths in `spec` start from.
     """
     times = Times(profile_of, iteration_s, spec.reading, rescaled, spec.elastic_batch)
     making = _Making(spec, n_gpus, seed, base_dir, times, [])
