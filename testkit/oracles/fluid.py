@@ -33,7 +33,7 @@ def fluid_paces(
             for k, other in enumerate(programs):
                 for spec, seconds in zip(other.specs, takes[k], strict=True):
                     for link, n in spec.links if k != i else ():
-                        load[link] += n * seconds * paces[k]
+                        load[link] += n * spec.claim * seconds * paces[k]
             for t, spec in enumerate(program.specs):
                 if spec.kind == COMPUTE:
                     continue
@@ -42,7 +42,7 @@ def fluid_paces(
                     if kway and binding[link]:
                         rate = min(rate, 1.0 / ((1.0 + load[link]) * kway[0] + load[link] * kway[1]))
                     elif binding[link]:
-                        rate = min(rate, capacity[link] / (n + load[link]))
+                        rate = min(rate, spec.claim * capacity[link] / (n * spec.claim + load[link]))
                 takes[i][t] = spec.latency + spec.amount / rate
             paces[i] = 1.0 / path_s(program.specs, takes[i])
     return paces

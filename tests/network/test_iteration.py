@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -74,6 +75,40 @@ def test_agrees_with_the_engine_to_the_last_bit(cluster: Cluster, network: Netwo
         profile = drawn_profile(draw, workers)
         played = play_on(cluster, profile, gpus, network.collective, key, network.alone)
         assert played.seconds == by_engine(cluster, network, profile, gpus, key)
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS, ids=lambda c: c.topology.name)
+def test_agrees_with_the_engine_on_weights_and_caps(cluster: Cluster) -> None:
+    """A weight changes how rates are rounded, a cap how fast they are: the same in both, to the last bit."""
+    draw, slower = random.Random(8), 0
+    for key in range(40):
+        workers = draw.choice([2, 3, 4, 8])
+        gpus = tuple(draw.sample(range(cluster.n_gpus), workers))
+        plain = drawn_profile(draw, workers)
+        profile = replace(
+            plain, link_weight=draw.choice([1, 2, 3, 7, 1000]), nic_bytes_per_s=draw.choice([None, 1e8, 2e9 / 3])
+        )
+        played = play_on(cluster, profile, gpus, "ring", key)
+        assert played.seconds == by_engine(cluster, NetworkSpec(), profile, gpus, key)
+        alone = play_on(cluster, plain, gpus, "ring", key).seconds
+        assert played.seconds >= alone * (1 - 1e-12)
+        slower += played.seconds > alone * 1.001
+        if profile.nic_bytes_per_s is None:
+            assert played.seconds == pytest.approx(alone, rel=1e-11)
+    assert slower
+
+
+def test_a_cap_counts_all_flows_through_a_nic() -> None:
+    """Four workers on two servers, all to all: a worker sends M / 4 to each of two workers on the other server, so M
+    goes through a NIC. At a cap of r that takes M / r, whatever the number of flows."""
+    cluster = single_switch(2, Machine(gpus_per_server=2, nic_gbps=80))
+    task = Transfer("t", 4e9, collective="all-to-all")
+    profile = Profile("p", (task,), 4, nic_bytes_per_s=1e9)
+    sent = play_on(cluster, profile, (0, 1, 2, 3))
+    assert sent.seconds == pytest.approx(4.0)
+    assert all(piece.bytes_per_s == pytest.approx(1e9) for pieces in sent.links.values() for piece in pieces)
+    inside = replace(profile, workers=2, nic_bytes_per_s=1.0)
+    assert play_on(cluster, inside, (0, 1)).seconds == 0.0  # on one server nothing goes through a NIC
 
 
 def test_agrees_with_the_engine_on_models_of_the_zoo() -> None:

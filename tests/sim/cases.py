@@ -31,6 +31,7 @@ FEATURES: dict[str, tuple[str, ...]] = {  # drawn in this order; the first value
     "latency": ("none", "some"),
     "demand": ("none", "some"),
     "rule": ("none", "nothing", "caps", "ranks"),
+    "weights": ("none", "some"),
 }
 
 
@@ -39,11 +40,16 @@ def admissible(a: tuple[str, str], b: tuple[str, str]) -> bool:
 
     Opened transfers exist under max-min sharing only: the other models know no rate of a single flow. What is random,
     or has followers, never repeats exactly, so nothing is skipped there but by estimate. Rules set caps of flows, so
-    they exist under max-min sharing only, and nothing is skipped there at all.
+    they exist under max-min sharing only, and nothing is skipped there at all. Jobs have weights under max-min sharing
+    only, and where no rule gives them others.
     """
     pair = {a, b}
+    if ("weights", "some") in pair and pair & {("sharing", "ideal"), ("sharing", "k-way")}:
+        return False
     if any(name == "rule" and value != "none" for name, value in pair):
-        return not pair & {("sharing", "ideal"), ("sharing", "k-way"), ("skip", "exact"), ("skip", "estimate")}
+        return not pair & {
+            ("sharing", "ideal"), ("sharing", "k-way"), ("skip", "exact"), ("skip", "estimate"), ("weights", "some"),
+        }  # fmt: skip
     if ("graph", "opened") in pair and pair & {("sharing", "ideal"), ("sharing", "k-way")}:
         return False
     random_or_opened = {("chance", "jitter"), ("chance", "stragglers"), ("graph", "opened")}
@@ -167,6 +173,9 @@ def _draw_job(rng: random.Random, features: Mapping[str, str], spec: EngineSpec,
     if features["gate"] == "changed":
         regate = (start + rng.choice([0.0, 2.0, rng.uniform(0, 6)]), rng.choice([None, gates["periodic"]]))
     turn = (rng.choice([0.0, 1.0, 2.0]), rng.choice([0.0, 1.0, -0.5]))
+    if features["weights"] == "some" and rng.random() < 0.7:
+        claim = rng.choice([2, 3, 7, 1000])
+        stays = [replace(stay, specs=tuple([replace(spec, claim=claim) for spec in stay.specs])) for stay in stays]
     return JobCase(rng.randint(max(1, iterations // 2), iterations), tuple(stays), turn, gate, regate)
 
 
@@ -254,6 +263,7 @@ def without(case: Case, feature: str) -> Case:
         "gpus": lambda s: replace(s, gpu=-1),
         "graph": lambda s: replace(s, leads=(), chunk=0.0),
         "latency": lambda s: replace(s, latency=0.0),
+        "weights": lambda s: replace(s, claim=1),
         "demand": lambda s: replace(s, demand=math.inf) if s.links else s,
     }
     return map_nodes(case, changes[feature])

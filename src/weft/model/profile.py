@@ -76,6 +76,8 @@ class Profile:
     source: str = ""  # where the times come from
     memory_source: str = ""  # where `memory_bytes` comes from
     worth: float = 1.0  # iterations as submitted that this one is worth: not 1 if a planner changed the batch
+    link_weight: int = 1  # what each of its flows weighs where links are shared: sockets, channels
+    nic_bytes_per_s: float | None = None  # the most that one of its transfers sends through a NIC
 
     def __post_init__(self) -> None:
         _check(self)

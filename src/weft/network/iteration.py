@@ -22,6 +22,7 @@ from weft.network.collectives import route_collective
 from weft.network.collectives.lowering import Leg, RoutedCollective
 
 _INF = math.inf
+_Open = Mapping[int, FlowGroup]
 Chains = tuple[tuple[int, tuple[FlowGroup, ...]], ...]  # (transfer, the flow groups that it sends one after another)
 
 
@@ -113,7 +114,8 @@ def _routes_of(
         if isinstance(task, Transfer) and (way := _way(task, collective)) not in routes:
             where = [gpus[r] for r in profile.ranks(task)]
             name = task.collective or collective
-            routes[way] = route_collective(name, where, cluster, n_ps=task.servers, flow_key=flow_key)
+            route = route_collective(name, where, cluster, n_ps=task.servers, flow_key=flow_key)
+            routes[way] = route.within(cluster, profile.nic_bytes_per_s)
     return tuple(routes.values())
 
 
@@ -202,12 +204,13 @@ def play(
 
     Max-min rates are whole multiples of `unit`. Each task in `in_turn` also waits for the one listed before it.
     """
-    stage = _Stage(profile, dict(chains), _Rates(sharing, [_whole(c, unit) for c in capacity], unit), factor, in_turn)
+    rates = _Rates(sharing, [_whole(c, unit) for c in capacity], unit, profile.link_weight)
+    stage = _Stage(profile, dict(chains), rates, factor, in_turn)
     while stage.computing or stage.flying:
         stage.advance()
     links = {link: tuple(Piece(*piece) for piece in pieces) for link, pieces in stage.carried.items()}
-    over_links = [i for i, chain in chains if any(group.links for group in chain)]
-    first = min(over_links, key=lambda i: (stage.start[i], i), default=None)
+    sent = (i for i, chain in chains if any(g.links for g in chain))
+    first = min(sent, key=lambda i: (stage.start[i], i), default=None)
     return Iteration(tuple(stage.start), tuple(stage.end), links, first)
 
 
@@ -226,13 +229,14 @@ class _Rates:
     sharing: Sharing
     units: Sequence[float]  # capacity of each link, in whole units
     unit: float
+    weight: int = 1  # of each flow: all of a job have the same, which only changes how rates are rounded
 
     def of(self, flying: Mapping[int, _Flight]) -> dict[int, float]:
         """Bytes per second of each flow of the transfers that send."""
         sending = {i: flight.groups[0] for i, flight in flying.items() if flight.sending}
         if self.sharing.kind == "k-way":
             return {i: self._k_way(group, flying) for i, group in sending.items()}
-        if self.sharing.kind == "ideal" or len(sending) == 1:
+        if self.sharing.kind == "ideal" or (len(sending) == 1 and self.weight == 1):
             return {i: self._alone(group) for i, group in sending.items()}
         return {i: units * self.unit for i, units in self._max_min(sending).items()}
 
@@ -245,33 +249,41 @@ class _Rates:
         if not group.links:
             return group.demand_bytes_per_s
         there = [dict(flight.groups[0].links) for flight in flying.values()]
-        k = max(sum(port in ports for ports in there) for port, _ in group.links)
-        seconds_per_byte = k * self.sharing.b_s_per_byte + (k - 1) * self.sharing.eta_s_per_byte
-        return min(1.0 / seconds_per_byte, group.demand_bytes_per_s)
+        k, how = max(sum(port in ports for ports in there) for port, _ in group.links), self.sharing
+        return min(1.0 / (k * how.b_s_per_byte + (k - 1) * how.eta_s_per_byte), group.demand_bytes_per_s)
 
-    def _max_min(self, sending: Mapping[int, FlowGroup]) -> dict[int, float]:
+    def _max_min(self, sending: _Open) -> dict[int, float]:
         """Raise all rates together; a rate stops at a full link or at its demand. Shares are rounded down."""
-        found: dict[int, float] = {}
-        open_ = dict(sending)
+        found, open_, weight = dict[int, float](), dict(sending), self.weight
         free = {link: self.units[link] for group in open_.values() for link, _ in group.links}
         while open_:
             load: dict[int, int] = {}
             for group in open_.values():
                 for link, n in group.links:
-                    load[link] = load.get(link, 0) + n
-            level, full = min(((_share(free[link], n), link) for link, n in load.items()), default=(_INF, -1))
+                    load[link] = load.get(link, 0) + n * weight
             demands = {i: _whole(group.demand_bytes_per_s, self.unit) for i, group in open_.items()}
-            least = min(demands.values())
-            if least < level:
-                fixed = [i for i, demand in demands.items() if demand == least]
-                level = least
+            tight = load if weight == 1 else self._tight(open_, demands, free)
+            level, full = min(((_share(free[link], load[link]), link) for link in tight), default=(_INF, -1))
+            shares = {i: _share(demand, weight) for i, demand in demands.items()}
+            if (least := min(shares.values())) < level:
+                fixed = {i: demands[i] for i, share in shares.items() if share == least}
             else:
-                fixed = [i for i, group in open_.items() if level == _INF or full in dict(group.links)]
-            for i in fixed:
-                found[i] = level
+                fixed = {i: level * weight for i, g in open_.items() if level == _INF or full in dict(g.links)}
+            for i, rate in fixed.items():
+                found[i] = rate
                 for link, n in open_.pop(i).links:
-                    free[link] -= level * n
+                    free[link] -= rate * n
         return found
+
+    def _tight(self, open_: _Open, demands: dict[int, float], free: Mapping[int, float]) -> list[int]:
+        """The links that limit some transfer: others have room for all that theirs may have."""
+        asked: dict[int, float] = {}
+        for i, group in open_.items():
+            if demands[i] >= min((_share(self.units[link], n) for link, n in group.links), default=_INF):
+                demands[i] = _INF  # its links cannot carry that
+            for link, n in group.links:
+                asked[link] = asked.get(link, 0.0) + demands[i] * n
+        return [link for link, much in asked.items() if much > free[link]]
 
 
 @dataclass

@@ -29,6 +29,7 @@ from weft.stacks import Stack, default_stack, resolve
 from weft.stacks.registry import files_from
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
+from weft.workload.generators.draft import sharing
 
 
 @dataclass(frozen=True)
@@ -145,8 +146,9 @@ def build_workload(
                 share = min(max(share, scenario.workload.elastic_batch[0]), scenario.workload.elastic_batch[1])
         return with_batch(name, gpus, max(1, round(batch * share)) if batch else None)
 
-    def iteration_s(model: str, gpus: int) -> float:
-        return alone.of(profile_of(model, gpus), model, Spread(ceil(gpus / roomiest), 1)).iteration_s
+    def iteration_s(model: str, gpus: int, cap: float | None = None) -> float:
+        profile = sharing(profile_of(model, gpus), 1, cap)
+        return alone.of(profile, model, Spread(ceil(gpus / roomiest), 1)).iteration_s
 
     with located(scenario.where):
         workload = generate(
@@ -154,8 +156,9 @@ def build_workload(
         )
         if (every_s := scenario.run.checkpoint_s) is not None:
             workload = replace(workload, jobs=[
-                replace(job, checkpoint_every=max(1, round(every_s / iteration_s(job.model, job.gpus))))
+                replace(job, checkpoint_every=max(1, round(every_s / alone_s)))
                 for job in workload.jobs
+                for alone_s in [iteration_s(job.model, job.gpus, job.profile.nic_bytes_per_s)]
             ])  # fmt: skip
         _check_jobs(workload, cluster, network.cost)
         _check_limits(workload, _limits(scenario))

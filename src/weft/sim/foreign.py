@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from weft.errors import StackError
 from weft.model.cluster import Cluster
+from weft.model.job import Job
 from weft.policies.pace.rates import MOST_RANK, Transport
 from weft.policies.pace.tcp import loss_limit
 from weft.sim.compiled.state import FOREIGN
@@ -43,6 +45,21 @@ def refuse_without_links(network: NetworkSpec, pace: str, opened: bool) -> None:
         raise StackError(f"foreign traffic goes over links, and {what} has none; leave one of them out")
     if network.packet_loss > 0.0 and network.cost is not None:
         raise StackError(f"network.packet_loss is a property of links, and {what} has none; leave one of them out")
+
+
+def refuse_unequal(network: NetworkSpec, pace: str, ruled: bool, jobs: Iterable[Job]) -> None:
+    """Refuse, with the reason, weights and caps of jobs where something else says what a flow may have."""
+    for job in jobs:
+        weighs, capped = job.profile.link_weight != 1, job.profile.nic_bytes_per_s is not None
+        if not (weighs or capped):
+            continue
+        by = f'network.sharing "{network.sharing}"' if network.cost is None else f'network.cost "{network.cost.name}"'
+        if ruled:
+            by = f"pace {pace}, which sets the rates of single flows,"
+        elif network.cost is None and (network.sharing == "max-min" or (network.sharing == "ideal" and not weighs)):
+            continue
+        what = "link_weight" if weighs else "max_rate_gbps"
+        raise StackError(f"job {job.id}: {by} does not carry out its {what}; leave one of them out")
 
 
 @dataclass(frozen=True, order=True)

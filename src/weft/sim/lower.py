@@ -146,16 +146,22 @@ class Lowering:
                 opened = open_collective(collective, where, self.cluster, n_ps=task.servers, flow_key=flow_key)
             routes[key] = opened or route_collective(
                 collective, where, self.cluster, n_ps=task.servers, flow_key=flow_key
-            )
+            ).within(self.cluster, profile.nic_bytes_per_s)
         route = routes[key]
         if isinstance(route, tuple):
             return self._add_opened(nodes, index, task, before, route)
-        return self._add_groups(nodes, index, task, before, route)
+        return self._add_groups(nodes, index, task, before, route, self.transport.claim * profile.link_weight)
 
     def _add_groups(
-        self, nodes: list[NodeSpec], index: int, task: Transfer, before: tuple[int, ...], route: RoutedCollective
+        self,
+        nodes: list[NodeSpec],
+        index: int,
+        task: Transfer,
+        before: tuple[int, ...],
+        route: RoutedCollective,
+        claim: int,
     ) -> tuple[int, ...]:
-        """A chain of lock-step groups."""
+        """A chain of lock-step groups, whose flows have this weight."""
         groups = route.groups(task.bytes, task.demand_bytes_per_s)
         if self.kway_b is not None and (ports := sorted({port for group in groups for port in group.ports})):
             links = [(port, 1) for port in ports]
@@ -169,8 +175,7 @@ class Lowering:
                 cap, size = min(cap, self.transport.loss_limit), size / self.good
             nodes.append(
                 transfer_node(
-                    index, size, g.links, before, demand=cap, latency=g.latency_s, continued=i > 0,
-                    claim=self.transport.claim,
+                    index, size, g.links, before, demand=cap, latency=g.latency_s, continued=i > 0, claim=claim,
                 )
             )  # fmt: skip
             before = (len(nodes) - 1,)

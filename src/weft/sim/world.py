@@ -28,7 +28,7 @@ from weft.network.estimates import Estimates
 from weft.policies.pace.base import Pace
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
 from weft.sim.failures import Losses
-from weft.sim.foreign import Others, refuse_without_links, there_are_others
+from weft.sim.foreign import Others, refuse_unequal, refuse_without_links, there_are_others
 from weft.sim.lower import Lowering
 from weft.sim.played import PlayedTraffic
 from weft.sim.records import JobRecord, Span
@@ -108,6 +108,7 @@ class SimWorld(World):
         transport = pace.transport(network.packet_loss)
         ruled = pace.rates() is not None
         refuse_without_links(network, pace.name, transport.opened or ruled)
+        refuse_unequal(network, pace.name, transport.opened or ruled, self._arrivals)
         self.lowering = Lowering(self.cluster, network, self.lowering.shared_gpus, transport)
         if transport.opened:
             self._played = PlayedTraffic(pace, self.lowering.capacity, network.packet_loss)

@@ -18,11 +18,14 @@ LINKS = 4
 def programs(draw: st.DrawFn, b: float | None) -> Program:
     """Compute, then one to three transfers in turn over links of the first few."""
     nodes = [compute_node(0, draw(st.floats(0.1, 3.0)))]
+    claim = 1 if b else draw(st.sampled_from([1, 1, 2, 5]))
     for i in range(draw(st.integers(1, 3))):
         links = draw(st.sets(st.integers(0, LINKS - 1), min_size=1, max_size=3))
         flows = [(link, 1 if b else draw(st.integers(1, 2))) for link in sorted(links)]
         nodes.append(
-            transfer_node(i + 1, draw(st.floats(0.1, 3.0)), flows, (i,), latency=draw(st.sampled_from([0.0, 0.1])))
+            transfer_node(
+                i + 1, draw(st.floats(0.1, 3.0)), flows, (i,), latency=draw(st.sampled_from([0.0, 0.1])), claim=claim
+            )
         )
     return make_program(nodes, np.ones(LINKS), kway_b=b)
 
@@ -71,3 +74,17 @@ def test_two_alike() -> None:
     engine.run(10.0)
     rows.append(engine.attach(1, program, 10**6))
     assert engine.arrays.jobs["fluid"][rows] == pytest.approx([expected, expected], rel=1e-3)
+
+
+def test_two_weights() -> None:
+    """As above with weights 3 and 1: with shares a and b of the time of sending, the times of sending are
+    t = s (1 + b / 3) and u = s (1 + 3 a), where a = t / (c + t) and b = u / (c + u)."""
+    heavy, light = (
+        make_program([compute_node(0, 1.0), transfer_node(1, 1.0, [(0, 1)], (0,), claim=claim)], np.ones(1))
+        for claim in (3, 1)
+    )
+    t = u = 1.0
+    for _ in range(200):
+        t, u = 1.0 + u / (1.0 + u) / 3.0, 1.0 + 3.0 * t / (1.0 + t)
+    expected = [1.0 / (1.0 + t), 1.0 / (1.0 + u)]
+    assert fluid_paces([heavy, light], np.ones(1)) == pytest.approx(expected, rel=1e-9)

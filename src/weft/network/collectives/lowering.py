@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from weft.errors import InputError
@@ -52,6 +52,18 @@ class RoutedCollective:
     """A collective on a placement, ready for messages of any size: keep it where a job sends many."""
 
     legs: tuple[Leg, ...]
+
+    def within(self, cluster: Cluster, nic_bytes_per_s: float | None) -> RoutedCollective:
+        """The same with flows so slow that those through one NIC together send at most this."""
+        if nic_bytes_per_s is None:
+            return self
+        links = cluster.topology.links
+        capped = []
+        for leg in self.legs:
+            through = max((n for link, n in leg.links if links[link].tier == "nic"), default=0)
+            cap = nic_bytes_per_s / through if through else _INF
+            capped.append(replace(leg, demand_bytes_per_s=min(leg.demand_bytes_per_s, cap)))
+        return RoutedCollective(tuple(capped))
 
     def groups(self, message_bytes: float, demand_bytes_per_s: float | None = None) -> tuple[FlowGroup, ...]:
         """The chain for one message, each flow capped by `demand_bytes_per_s` too.

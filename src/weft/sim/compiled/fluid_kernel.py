@@ -68,7 +68,7 @@ def _load(E, j, sign):
         node = nodes[x]
         share = sign * node.takes * job.fluid
         for f in range(node.flow0, node.flow1):
-            loads[flows[f].link].mean += flows[f].n * share
+            loads[flows[f].link].mean += flows[f].n * node.claim * share
 
 
 @inner()
@@ -90,7 +90,7 @@ def _among_others(E, j):
             if k_way:
                 rate = min(rate, 1.0 / ((1.0 + others) * b + others * eta))
             else:
-                rate = min(rate, link.capacity / (flows[f].n + others))
+                rate = min(rate, node.claim * link.capacity / (flows[f].n * node.claim + others))
         node.takes = node.latency + node.amount / rate
     job.fluid = 1.0 / _path_s(E, j, int64(1))
 

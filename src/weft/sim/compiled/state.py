@@ -90,7 +90,8 @@ GPU = np.dtype([("running", "i4"), ("head", "i4"), ("dirty", "i4"), ("shead", "i
 # `by` may never be ahead of `node`; `tight` while it is as far as it may be.
 LEAD = np.dtype([("node", "i4"), ("by", "i4"), ("tight", "i4"), ("pad", "i4")])
 # What a pace that sets caps needs to know of a link: the sum of the caps on it, its flows without one, and bytes that
-# transfers under caps have sent over it. `mean`: how many flows the fluid model finds on it on average.
+# transfers under caps have sent over it. `mean`: how many flows the fluid model finds on it on average, each
+# counted by its weight.
 LOAD = np.dtype([("caps", "i8"), ("uncapped", "i8"), ("sent", "f8"), ("mean", "f8")])
 # Run-length iteration times: `count` iterations of `duration` of a job.
 RECORD = np.dtype([("uid", "i8"), ("row", "i8"), ("duration", "f8"), ("count", "f8")])

@@ -55,9 +55,9 @@ def generate(
     """The jobs of a scenario.
 
     `profile_of(model, gpus)` gives one iteration; `iteration_s(model, gpus)`, where the network is known, its time
-    alone on the cluster; `rescaled(model, gpus, asked, share)` an iteration of a job that asked for another size, with
-    as many samples, or with that share of the batch per GPU. `gpu` is the GPU type these hold for; `base_dir` the
-    folder that paths in `spec` start from.
+    alone on the cluster, given a third number if its transfers send at most that through a NIC; `rescaled(model, gpus,
+    asked, share)` an iteration of a job that asked for another size, with as many samples, or with that share of the
+    batch per GPU. `gpu` is the GPU type these hold for; `base_dir` the folder that paths in `spec` start from.
     """
     times = Times(profile_of, iteration_s, spec.reading, rescaled, spec.elastic_batch)
     making = _Making(spec, n_gpus, seed, base_dir, times, [])
@@ -210,10 +210,11 @@ def _listed(making: _Making) -> list[Draft]:
         drawn.check_sizes([job.gpus], making.n_gpus)
         iterations = job.iterations
         if iterations is None:
-            iterations = making.times.iterations(job.model, job.gpus, job.duration_s or math.nan)
+            iterations = making.times.iterations(job.model, job.gpus, job.duration_s or math.nan, job.cap)
         drafts.append(
             Draft(job.model, job.gpus, iterations, job.submit_s, job.id or f"j{i:0{width}d}", job.user, job.vc,
-                  elastic=job.elastic or making.spec.elastic, priority=job.priority)
+                  elastic=job.elastic or making.spec.elastic, priority=job.priority,
+                  link_weight=job.link_weight, nic_bytes_per_s=job.cap)
         )  # fmt: skip
     if twice := [name for name, n in Counter(d.id for d in drafts).items() if n > 1]:
         raise InputError(f"workload.job: two jobs are called {twice[0]!r}; give them different ids")

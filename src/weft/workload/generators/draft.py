@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from typing import Literal
 
 from weft.errors import InputError
@@ -13,9 +13,9 @@ from weft.model.job import Job
 from weft.model.profile import Profile
 
 ProfileOf = Callable[[str, int], Profile]  # (model, GPUs) -> one iteration
+IterationTime = Callable[..., float]  # (model, GPUs, perhaps the cap of a NIC) -> seconds of an iteration alone
 # (model, GPUs, GPUs asked for, batch per GPU relative to the one asked for) -> an iteration; None keeps the samples
 Rescaled = Callable[[str, int, int, float | None], Profile]
-IterationTime = Callable[[str, int], float]  # (model, GPUs) -> seconds of an iteration alone on its GPUs, with network
 Reading = Literal["alone", "compute", "one-gpu"]
 MAX_ITERATIONS = 10**15
 _BATCHES = 6  # batches from the smallest to the largest, evenly spaced
@@ -36,6 +36,8 @@ class Draft:
     elastic: tuple[int, int] | None = None
     app: str = ""
     priority: int = 0
+    link_weight: int = 1
+    nic_bytes_per_s: float | None = None
 
 
 class Times:
@@ -78,17 +80,19 @@ class Times:
         found = [self._rescaled(model, gpus, asked, share) for share in sorted(shares)]
         return tuple({profile.batch: profile for profile in found}.values())
 
-    def alone_s(self, model: str, gpus: int) -> float:
-        """Seconds of an iteration alone on its GPUs: with the network where that is known, else compute only."""
-        seconds = self.profile(model, gpus).compute_s if self._iteration_s is None else self._iteration_s(model, gpus)
+    def alone_s(self, model: str, gpus: int, cap: float | None = None) -> float:
+        """Seconds of an iteration alone on its GPUs: with the network where that is known, else compute only. `cap` is
+        the most that a transfer sends through a NIC, in bytes per second."""
+        known, capped = self._iteration_s, () if cap is None else (cap,)
+        seconds = self.profile(model, gpus).compute_s if known is None else known(model, gpus, *capped)
         if not 0 < seconds < math.inf:
             raise InputError(f"model {model} on {gpus} GPUs: an iteration takes {seconds} s; that must be more than 0")
         return seconds
 
-    def iterations(self, model: str, gpus: int, duration_s: float) -> int:
+    def iterations(self, model: str, gpus: int, duration_s: float, cap: float | None = None) -> int:
         """Iterations that fill a duration, under the reading chosen; at least one."""
         self.converted = True
-        seconds = self.alone_s(model, gpus) if self.reading == "alone" else self._computing_s(model, gpus)
+        seconds = self.alone_s(model, gpus, cap) if self.reading == "alone" else self._computing_s(model, gpus)
         if self.reading == "one-gpu":  # the job's GPUs share the computing evenly
             duration_s /= gpus
         return max(1, min(MAX_ITERATIONS, round(duration_s / seconds)))
@@ -101,7 +105,15 @@ class Times:
 
     def gpu_seconds(self, draft: Draft) -> float:
         """GPU time of a job alone."""
-        return draft.gpus * draft.iterations * self.alone_s(draft.model, draft.gpus)
+        return draft.gpus * draft.iterations * self.alone_s(draft.model, draft.gpus, draft.nic_bytes_per_s)
+
+
+@lru_cache(maxsize=1024)  # so that jobs of a kind have one profile between them
+def sharing(profile: Profile, link_weight: int, nic_bytes_per_s: float | None) -> Profile:
+    """The profile of a job whose flows have this weight and this cap."""
+    if (link_weight, nic_bytes_per_s) == (profile.link_weight, profile.nic_bytes_per_s):
+        return profile
+    return replace(profile, link_weight=link_weight, nic_bytes_per_s=nic_bytes_per_s)
 
 
 def finish(drafts: Sequence[Draft], times: Times, n_gpus: int) -> list[Job]:
@@ -119,9 +131,12 @@ def _job(draft: Draft, name: str, times: Times, n_gpus: int) -> Job:
         )
     low, high = draft.elastic or (draft.gpus, draft.gpus)
     low, high = min(low, draft.gpus), min(max(high, draft.gpus), n_gpus)
-    profiles = {n: times.resized(draft.model, n, draft.gpus) for n in range(low, high + 1)}
+    share = draft.link_weight, draft.nic_bytes_per_s
+    profiles = {n: sharing(times.resized(draft.model, n, draft.gpus), *share) for n in range(low, high + 1)}
     rigid = low == high
-    batches = {} if rigid else {n: times.batches(draft.model, n, draft.gpus) for n in profiles}
+    batches: dict[int, tuple[Profile, ...]] = {}
+    for n in () if rigid else profiles:
+        batches[n] = tuple([sharing(profile, *share) for profile in times.batches(draft.model, n, draft.gpus)])
     return Job(
         name, draft.submit_s, draft.gpus, draft.iterations, profiles, draft.model,
         min_gpus=0 if rigid else low, max_gpus=0 if rigid else high,

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from weft.model.units import gbps_to_bytes_per_s
 from weft.workload.generators.arrivals import Bursts
 
 Source = Literal["poisson", "batch", "dynamic", "snapshot", "bursty", "ada-srsf", "trace", "jobs"]
@@ -21,6 +22,7 @@ _OF_A_KIND = {
 
 Positive = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+Gbps = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 MOST_JOBS = 10_000_000  # each is an object in memory
 MOST_ITERATIONS = 10**12  # most iterations of a job: counts stay exact in the engine
@@ -44,7 +46,25 @@ def sizes_with_weights(gpus: dict[int, float]) -> dict[int, float]:
     return gpus
 
 
-class JobSpec(BaseModel):
+class Shares(BaseModel):
+    """What a job has of the links that it shares."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    link_weight: int = Field(
+        1, ge=1, le=1000, description="What each of its flows weighs where links are shared: its sockets or channels."
+    )
+    max_rate_gbps: Gbps | None = Field(
+        None, description="The most that one of its transfers sends through a NIC; by default what the NIC carries."
+    )
+
+    @property
+    def cap(self) -> float | None:
+        """The most that one of its transfers sends through a NIC, in bytes per second."""
+        return None if self.max_rate_gbps is None else gbps_to_bytes_per_s(self.max_rate_gbps)
+
+
+class JobSpec(Shares):
     """One job of an explicit list: [[workload.job]]."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
@@ -69,7 +89,7 @@ class JobSpec(BaseModel):
         return self
 
 
-class MixSpec(BaseModel):
+class MixSpec(Shares):
     """One kind of job of a mixed workload: [[workload.mix]]."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
