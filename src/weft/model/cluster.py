@@ -223,6 +223,11 @@ class Cluster:
 
     # NICs and NVLink
 
+    def route(self, src: int, dst: int, flow: int = 0) -> Route:
+        """Links from server `src` to server `dst`, over one of their NICs."""
+        a, b = (self.nics_of_server[server] for server in (src, dst))
+        return () if src == dst else self.topology.router(a[flow % len(a)], b[flow % len(b)], flow)
+
     @cached_property
     def n_nics(self) -> int:
         """NICs in all."""
@@ -282,3 +287,8 @@ class Cluster:
     def intra_of_server(self) -> tuple[float, ...]:
         """Bytes per second of a GPU's port inside every server."""
         return tuple(s.intra_bytes_per_s or self.intra_server_bytes_per_s for s in self.servers)
+
+    @cached_property
+    def alike_inside(self) -> bool:
+        """Whether GPUs are joined at one speed inside all servers."""
+        return all(not s.intra_bytes_per_s for s in self.servers)
