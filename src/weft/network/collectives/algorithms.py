@@ -33,11 +33,13 @@ class Collective:
     """A collective operation by name: `stages(n, message_bytes, n_ps)`, n > 1; only parameter servers look at n_ps.
 
     `rack_aware`: which rank stands where in the algorithm is free, so ranks may be ordered by rack and server.
+    `striped`: between servers with several NICs, each message goes in parts over all NICs that the job has there.
     """
 
     name: str
     stages: Callable[[int, float, int], Stages]
     rack_aware: bool = False
+    striped: bool = False
 
 
 def core_size(n: int) -> int:
@@ -156,10 +158,10 @@ def _point_to_point(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
 COLLECTIVES: dict[str, Collective] = {
     c.name: c
     for c in (
-        Collective("ring", _ring, rack_aware=True),
+        Collective("ring", _ring, rack_aware=True, striped=True),
         Collective("halving-doubling", _halving_doubling),
         Collective("recursive-doubling", _recursive_doubling),
-        Collective("tree", _tree),
+        Collective("tree", _tree, striped=True),
         Collective("parameter-server", _parameter_server),
         Collective(APART, _apart),
         Collective("all-to-all", _all_to_all),
