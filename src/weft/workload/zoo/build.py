@@ -70,6 +70,7 @@ def measured_work(content: MeasuredModel, path: str, batch: int | None, gpu: str
     return replace(work, layers=(replace(work.layers[0], gradients=(first.gradient_bytes,)),))
 
 
+LOW = ("fp8", "fp4")  # precisions whose times are estimated from those in bf16
 PARALLEL = ("auto", "data", "parameter-server", "pipeline", "tensor", "hybrid", "embedding")
 
 _TENSOR_GBPS = 25.0  # CASSINI section 2.1, Figure 1(c): what tensor parallelism demands of a 50 Gbit/s NIC
@@ -155,8 +156,9 @@ def _from_zoo(name: str, workers: int, how: _How) -> Profile:
         if how.batch not in (None, variant.timing.batch):
             raise InputError(f"model {name!r}: its circle was published for one batch; use plain {entry.name}")
         return _circle(entry.name, variant, workers)
-    if how.dtype is not None and how.dtype not in (*PRECISIONS, "fp8"):
-        raise InputError(f"model {name!r}: dtype {how.dtype!r} is not known; use one of {', '.join(PRECISIONS)}, fp8")
+    if how.dtype is not None and how.dtype not in (*PRECISIONS, *LOW):
+        there = ", ".join((*PRECISIONS, *LOW))
+        raise InputError(f"model {name!r}: dtype {how.dtype!r} is not known; use one of {there}")
     work = work_of(name, batch=how.batch, gpu=how.gpu, dtype=how.dtype)
     work = work if how.gradient_gb is None else work.with_gradients(how.gradient_gb * GB)
     cap = gbps_to_bytes_per_s(_TENSOR_GBPS) if entry.name == "gpt3-cassini" else None
