@@ -28,6 +28,12 @@ def gpus() -> tuple[Gpu, ...]:
     )
 
 
+def step_data() -> dict[str, Any]:
+    """What a step of a transformer reaches of the peaks of GPU types."""
+    found: dict[str, Any] = _data("gpus.toml")["step"]
+    return found
+
+
 @cache
 def shapes() -> dict[str, Transformer]:
     """Transformers: encoders with a pooler (Hugging Face's base models), and decoders with their output layer."""
