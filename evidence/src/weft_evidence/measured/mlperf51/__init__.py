@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from weft.errors import InputError
+from weft.workload.graphs.layout import overlaps, without
 from weft.workload.zoo.rates import Reached, reached
 from weft_evidence.measured import Row, Say
 from weft_evidence.measured.mlperf51.cases import Case, cases
-from weft_evidence.measured.mlperf51.predict import step_s
+from weft_evidence.measured.mlperf51.predict import at_measured, layout_of, step_s
 
 TITLE = "Steps of MLPerf Training 5.1"
 SOURCE = "mlcommons/training_results_v5.1, commit 441d65f4"
@@ -50,6 +52,36 @@ def fitted() -> frozenset[str]:
     """Rows that constants were fitted to."""
     told = given()
     return frozenset([*(row["row"] for row in told["efficiency"]), *told["rules"]["rows"]])
+
+
+def what_if(folder: Path, by: str, say: Say) -> dict[str, dict[str, float]]:
+    """Of each pipeline: its step over one on an endless network (`network`), the same with the constants of networks
+    at either end of their ranges and efficiencies that still give the measured step, and what each overlap saves."""
+    if by != "network":
+        raise InputError(f"--what-if {by}: of these steps there is network")
+    ends = {row["name"]: (row["low"], row["high"]) for row in given()["constant"]}
+    own = {(row["gpu"], row["precision"]): row["row"] for row in given()["efficiency"]}
+    cases_, found = {case.id: case for case in known(folder)}, {}
+    for case in cases_.values():
+        if case.pipeline == 1:
+            continue
+        say(f"steps of {case.id}")
+        now, lay = step_s(case), layout_of(case)
+        told = {"network": now / step_s(case, network=False)}
+        for name, side, other in (("least", 1, 0), ("most", 0, 1)):
+            how = replace(reached(), network=ends["network"][side], exposed=ends["exposed"][other])
+            base = cases_.get(own.get((case.gpu, case.dtype), ""), case)
+            how = at_measured(how, {(case.gpu, case.dtype): base}, _limits())
+            told[f"network, {name}"] = step_s(case, how) / step_s(case, how, network=False)
+        for name in overlaps(lay):
+            told[f"without {name}"] = step_s(case, layout=without(lay, name)) / now
+        found[case.id] = told
+    return found
+
+
+def _limits() -> tuple[float, float]:
+    rules = given()["rules"]
+    return rules["low"], rules["high"]
 
 
 def known(folder: Path) -> list[Case]:

@@ -11,58 +11,10 @@ from typing import Any
 
 from weft.workload.zoo.rates import Reached, reached
 from weft_evidence.measured.mlperf51 import given, known
-from weft_evidence.measured.mlperf51.cases import Case
-from weft_evidence.measured.mlperf51.predict import layout_of, step_s
+from weft_evidence.measured.mlperf51.predict import Quick, at_measured
 
 SOFT = 0.25  # of a range: how far a constant may go from its source before that weighs as much as 5 % of a step
 NEAR = 0.05
-Key = tuple[str, str]
-
-
-class Quick:
-    """`step_s`, where a pipeline is played once and then follows the formula of its bubble.
-
-    With m micro-batches, p stages and v virtual ones a step takes (m + (p - 1) / v) / p times as long as a micro-batch
-    takes through all stages; what the formula misses is a factor for each row, as at the first call.
-    """
-
-    def __init__(self) -> None:
-        self.factors: dict[str, float] = {}
-
-    def __call__(self, case: Case, how: Reached) -> float:
-        lay = layout_of(case)
-        if lay.pipeline == 1:
-            return step_s(case, how)
-        one = replace(lay, pipeline=1, virtual=1, micro_batches=1, data=1, zero=0)
-        each = case.batch // (case.data * case.micro_batches)
-        gpus = one.workers
-        few = replace(case, gpus=gpus, batch=each, nodes=1, domain=gpus, pipeline=1, virtual=1, micro_batches=1)
-        bubble = (lay.micro_batches + (lay.pipeline - 1) / lay.virtual) / lay.pipeline
-        formula = bubble * step_s(few, how, one)
-        if case.id not in self.factors:
-            self.factors[case.id] = step_s(case, how) / formula
-        return self.factors[case.id] * formula
-
-
-def with_efficiencies(
-    how: Reached, own: Mapping[Key, Case], limits: tuple[float, float], quick_s: Quick
-) -> Reached:  # fmt: skip
-    """The efficiencies with which each type's own row comes out as measured: time is nearly a line over 1 /
-    efficiency."""
-    table = dict(how.efficiency)
-    for key, case in own.items():
-        low, high = (1 / limits[1], 1 / limits[0])
-        x = 1 / table.get(key, 0.5)
-        for _ in range(6):
-            table[key] = 1 / x
-            now = quick_s(case, replace(how, efficiency=dict(table)))
-            if abs(now / case.step_s - 1) < 1e-3:
-                break
-            table[key] = 1 / (x * 1.1)
-            slope = (quick_s(case, replace(how, efficiency=dict(table))) - now) / (0.1 * x)
-            x = min(max(x + (case.step_s - now) / slope, low), high)
-        table[key] = 1 / x
-    return replace(how, efficiency=table)
 
 
 def fit(folder: Path) -> tuple[Reached, dict[str, float]]:
@@ -79,7 +31,7 @@ def fit(folder: Path) -> tuple[Reached, dict[str, float]]:
 
     def made(x: Sequence[float]) -> Reached:
         plain = {row["name"]: row["low"] + v * (row["high"] - row["low"]) for row, v in zip(spans, x, strict=True)}
-        state["how"] = with_efficiencies(replace(state["how"], **plain), own, limits, quick_s)
+        state["how"] = at_measured(replace(state["how"], **plain), own, limits, quick_s)
         return state["how"]
 
     start = [(row["prior"] - row["low"]) / (row["high"] - row["low"]) for row in spans]
@@ -90,6 +42,8 @@ def fit(folder: Path) -> tuple[Reached, dict[str, float]]:
         return [*misses, *(NEAR * (v - s) / SOFT for v, s in zip(x, start, strict=True))]
 
     found = least_squares(off, start, bounds=(0, 1), diff_step=0.05, xtol=1e-2, max_nfev=6)
+    made(list(found.x))
+    quick_s.factors.clear()  # the formula misses something else with other constants
     how = made(list(found.x))
     return how, {case.id: quick_s(case, how) / case.step_s - 1 for case in (*others, *own.values())}
 
