@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from weft.errors import InputError
@@ -159,31 +160,55 @@ def _check(profile: Profile) -> None:
         raise InputError(f"profile {profile.name}: workers is {profile.workers}; it must be at least 1")
     if not profile.tasks:
         raise InputError(f"profile {profile.name}: it has no tasks; give at least one compute or transfer")
-    reach: list[int] = []  # bit sets of the tasks each task comes after
+    last = profile.workers - 1
+    sound = {id(None)}  # few lists of workers are those of many tasks
     for i, task in enumerate(profile.tasks):
-        bits = 0
         for p in task.after:
             if not 0 <= p < i:
                 raise InputError(f"profile {profile.name}: task {i} ({task.name}) comes after {p}; list tasks in order")
-            bits |= reach[p] | (1 << p)
-        reach.append(bits)
-        if task.workers is not None and (not task.workers or not all(0 <= w < profile.workers for w in task.workers)):
-            last = profile.workers - 1
-            raise InputError(f"profile {profile.name}: task {task.name} names a worker outside 0..{last}")
+        if id(task.workers) not in sound:
+            if not task.workers or not all(0 <= w <= last for w in task.workers):
+                raise InputError(f"profile {profile.name}: task {task.name} names a worker outside 0..{last}")
+            sound.add(id(task.workers))
         amount = task.seconds if isinstance(task, Compute) else task.bytes
         if not 0 <= amount < float("inf"):
             raise InputError(f"profile {profile.name}: task {task.name} has size {amount}; it must be finite and >= 0")
-    _check_one_at_a_time(profile, reach)
+    _check_one_at_a_time(profile)
 
 
-def _check_one_at_a_time(profile: Profile, reach: list[int]) -> None:
-    last: dict[int, int] = {}
+def _check_one_at_a_time(profile: Profile) -> None:
+    """Refuse two computations that one worker would run at once: each must come after the one before it.
+
+    Workers in the same lists run the same tasks, so that one of them stands for all."""
+    lists = {id(task.workers): task.workers for task in profile.tasks if isinstance(task, Compute)}
+    number = {workers: k for k, workers in enumerate(dict.fromkeys(lists.values()))}
+    of_list = {identity: number[workers] for identity, workers in lists.items()}
+    tasks_of: list[list[int]] = [[] for _ in number]
     for i, task in enumerate(profile.tasks):
-        if not isinstance(task, Compute):
-            continue
-        for w in profile.ranks(task):
-            if w in last and not reach[i] >> last[w] & 1:
-                before = profile.tasks[last[w]].name
-                both = f"{before} and {task.name}"
+        if isinstance(task, Compute):
+            tasks_of[of_list[id(task.workers)]].append(i)
+    among: list[list[int]] = [[] for _ in range(profile.workers)]
+    for workers, k in number.items():
+        for w in range(profile.workers) if workers is None else workers:
+            among[w].append(k)
+    one: dict[tuple[int, ...], int] = {}
+    for w, numbers in enumerate(among):
+        one.setdefault(tuple(numbers), w)
+    for numbers_, w in one.items():
+        for before, i in pairwise(sorted(i for k in numbers_ for i in tasks_of[k])):
+            if not _after(profile.tasks, i, before):
+                both = f"{profile.tasks[before].name} and {profile.tasks[i].name}"
                 raise InputError(f"profile {profile.name}: worker {w} would run {both} at once; order them")
-            last[w] = i
+
+
+def _after(tasks: Sequence[Task], i: int, before: int) -> bool:
+    """Whether a task comes after an earlier one, however many others are between."""
+    open_, seen = [i], {i}
+    while open_:
+        for p in tasks[open_.pop()].after:
+            if p == before:
+                return True
+            if p > before and p not in seen:
+                seen.add(p)
+                open_.append(p)
+    return False

@@ -100,33 +100,44 @@ def play_on(
     return Iteration(played.start_s, played.end_s, links, played.first)
 
 
-def _way(task: Transfer, collective: str) -> tuple[object, ...]:
-    """A key: transfers that have the same one take the same routes."""
-    return task.collective or collective, task.workers, task.servers
+class _Ways:
+    """Numbers for transfers: those that have the same one take the same routes."""
+
+    def __init__(self, collective: str) -> None:
+        self.collective = collective
+        self.number: dict[object, int] = {}
+        self.lists: dict[object, int] = {}  # a number for each list of workers
+        self.known: dict[int, int] = {}  # the same by its identity, as long lists take long to compare
+
+    def of(self, task: Transfer) -> int:
+        """The number of a transfer."""
+        if (workers := self.known.get(id(task.workers))) is None:
+            workers = self.known[id(task.workers)] = self.lists.setdefault(task.workers, len(self.lists))
+        way = (task.collective or self.collective, workers, task.servers)
+        return self.number.setdefault(way, len(self.number))
 
 
 def _routes_of(
     cluster: Cluster, profile: Profile, gpus: Placement, collective: str, flow_key: int
 ) -> tuple[RoutedCollective, ...]:
     """The routes of the profile's transfers on these GPUs, in the order in which they first occur in it."""
-    routes: dict[object, RoutedCollective] = {}
+    routes: list[RoutedCollective] = []
+    ways = _Ways(collective)
     for task in profile.tasks:
-        if isinstance(task, Transfer) and (way := _way(task, collective)) not in routes:
+        if isinstance(task, Transfer) and ways.of(task) == len(routes):
             where = [gpus[r] for r in profile.ranks(task)]
             name = task.collective or collective
             route = route_collective(name, where, cluster, n_ps=task.servers, flow_key=flow_key)
-            routes[way] = route.within(cluster, profile.nic_bytes_per_s)
-    return tuple(routes.values())
+            routes.append(route.within(cluster, profile.nic_bytes_per_s))
+    return tuple(routes)
 
 
 def _chains(profile: Profile, collective: str, routes: Sequence[RoutedCollective]) -> Chains:
     """The flow groups of each transfer on its routes."""
-    number: dict[object, int] = {}
-    found = []
+    ways, found = _Ways(collective), []
     for i, task in enumerate(profile.tasks):
         if isinstance(task, Transfer):
-            route = routes[number.setdefault(_way(task, collective), len(number))]
-            found.append((i, route.groups(task.bytes, task.demand_bytes_per_s)))
+            found.append((i, routes[ways.of(task)].groups(task.bytes, task.demand_bytes_per_s)))
     return tuple(found)
 
 

@@ -179,9 +179,26 @@ def test_fp8_is_faster_by_the_ratio_of_the_peaks(model: str, gpu: str, ratio: fl
     assert (fast.dtype, fast.memory_bytes) == ("fp8", slow.memory_bytes)
 
 
+def test_fp4_is_faster_by_the_ratio_of_the_peaks_where_there_is_fp4() -> None:
+    model = _model("llama-3.1-8b")
+    slow, fast = (zoo.timing(model, "GB300", 1, dtype).forward_s for dtype in ("bf16", "fp4"))
+    assert slow / fast == pytest.approx(15_000 / 2_500)
+    with pytest.raises(InputError, match="H100 has no fp4"):
+        zoo.timing(model, "H100", 1, "fp4")
+    assert all(gpu.sheet for gpu in gpus())
+
+
+def test_a_model_with_adapters_computes_no_gradients_of_what_is_frozen() -> None:
+    """Its backward pass is that of activations only, where training the whole model takes two forward passes."""
+    lora, whole = (zoo.timing(_model(name), "H100", 1) for name in ("llama-2-70b-lora", "llama-3.1-8b"))
+    assert lora.backward_s < 1.2 * lora.forward_s
+    assert whole.backward_s == pytest.approx(2 * whole.forward_s)
+
+
 def test_a_gpu_without_fp8_is_refused() -> None:
     with pytest.raises(InputError, match="A100 has no fp8"):
         zoo.profile("llama-3.1-8b[dtype=fp8]", 8, gpu="A100")
     assert {gpu.name for gpu in gpus() if gpu.fp8_tflops} == {
-        "H100", "H800", "H200", "L40S", "MI300X", "B200", "GB200", "MI355X", "GB300"
+        "H100", "H800", "H20", "H200", "L40S", "MI300X", "MI325X", "B200", "GB200", "RTX-PRO-6000", "MI350X", "MI355X",
+        "B300", "GB300",
     }  # fmt: skip

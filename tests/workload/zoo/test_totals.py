@@ -48,6 +48,19 @@ TOTALS = {
     "gpt-oss-120b": 116_829_156_672,
     "qwen3-30b-a3b": 30_532_122_624,
     "qwen3-235b-a22b": 235_093_634_560,
+    # and 80 x 16 x (8,192 + 10,240 + 2 x 8,192) of adapters, MLPerf's 44.56 million
+    "llama-2-70b-lora": 68_976_648_192 + 44_564_480,
+    # the published checkpoints
+    "flux-1": 11_901_408_320,
+    "flux-1-schnell": 11_891_178_560,
+    "vit-b-16": 86_567_656,
+    "vit-l-16": 304_326_632,
+    "vit-h-14": 632_045_800,
+    # Dai et al.'s 151 million, and 20 blocks of 2,566,650 more
+    "transformer-xl": 151_107_538,
+    "transformer-xl-36": 151_107_538 + 20 * 2_566_650,
+    # 2 x 602 x 256 + 256 + 2 x 256 x 41 + 41
+    "graphsage": 329_513,
     # 33,762,577 rows of 16, and two perceptrons of 155,984 and 320,001
     "dlrm": 33_762_577 * 16 + 155_984 + 320_001,
     # 8 million rows of 64, perceptrons 512-512-64 and 100-1024-1024-1024-1: 1,962 MiB, as in CASSINI's Table 3
@@ -64,6 +77,9 @@ GIGA_MACS = {
     "mobilenet-v3-small": 0.06,
     "mobilenet-v3-large": 0.22,
     "inception-v3": 5.71,
+    "vit-b-16": 17.56,
+    "vit-l-16": 61.55,
+    "vit-h-14": 167.29,
 }
 
 
@@ -92,7 +108,8 @@ def test_a_token_costs_two_operations_for_each_parameter_that_it_goes_through(na
 def test_parameter_total(name: str) -> None:
     model, _ = zoo.find(name)
     assert model.params == TOTALS[name]
-    assert model.gradient_bytes == model.gradient_dtype_bytes * TOTALS[name]
+    trained = 44_564_480 if name == "llama-2-70b-lora" else TOTALS[name]
+    assert model.gradient_bytes == model.gradient_dtype_bytes * trained
 
 
 @pytest.mark.parametrize("name", sorted(GIGA_MACS))
@@ -120,7 +137,7 @@ def test_gpt2_a_and_b_differ_as_in_the_paper() -> None:
 
 
 def test_every_model_of_the_zoo_has_its_facts() -> None:
-    assert len(zoo.names()) == 37
+    assert len(zoo.names()) == 46
     assert set(zoo.names()) == {*TOTALS, "gpt3", "gpt3-cassini", "gpt2-a", "gpt2-b"}
     for name in zoo.names():
         model, _ = zoo.find(name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weft.errors import InputError
 from weft.model.profile import APART
@@ -66,6 +67,11 @@ def back(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
 def _ring(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
     """2(n-1) steps between the same neighbours, one chunk of M/n each: every edge carries 2(n-1)/n M."""
     return (Stage(message_bytes / n, tuple((r, (r + 1) % n) for r in range(n)), 2 * (n - 1)),)
+
+
+def _half_ring(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
+    """All-gather or reduce-scatter: half of the ring's steps, so every edge carries (n-1)/n M."""
+    return (Stage(message_bytes / n, tuple((r, (r + 1) % n) for r in range(n)), n - 1),)
 
 
 def _tree(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
@@ -159,6 +165,8 @@ COLLECTIVES: dict[str, Collective] = {
     c.name: c
     for c in (
         Collective("ring", _ring, rack_aware=True, striped=True),
+        Collective("all-gather", _half_ring, rack_aware=True, striped=True),
+        Collective("reduce-scatter", _half_ring, rack_aware=True, striped=True),
         Collective("halving-doubling", _halving_doubling),
         Collective("recursive-doubling", _recursive_doubling),
         Collective("tree", _tree, striped=True),
@@ -171,11 +179,32 @@ COLLECTIVES: dict[str, Collective] = {
 
 
 def get_collective(name: str) -> Collective:
-    """The collective of that name, or an InputError that lists what there is."""
-    found = COLLECTIVES.get(name)
-    if found is None:
+    """The collective of that name, or an InputError that lists what there is.
+
+    `ring/8` is a ring in each of eight equal groups of workers, one group after another in the order of ranks.
+    """
+    base, slash, groups = name.partition("/")
+    found = COLLECTIVES.get(base)
+    if found is None or (base == APART and slash) or (slash and not re.fullmatch("[1-9][0-9]{0,8}", groups)):
         raise InputError(f"collective {name!r} is unknown; choose one of {', '.join(COLLECTIVES)}")
-    return found
+    return _grouped(found, int(groups)) if slash else found
+
+
+def _grouped(base: Collective, groups: int) -> Collective:
+    """The same collective in each of so many groups at once."""
+
+    def in_groups(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
+        each, rest = divmod(n, groups)
+        if rest:
+            raise InputError(f"collective {base.name}/{groups}: {n} workers are no {groups} equal groups")
+        if each == 1:
+            return ()
+        return tuple(
+            replace(stage, pairs=tuple((a + k, b + k) for k in range(0, n, each) for a, b in stage.pairs))
+            for stage in base.stages(each, message_bytes, n_ps)
+        )
+
+    return Collective(f"{base.name}/{groups}", in_groups)
 
 
 def stages(name: str, n: int, message_bytes: float, n_ps: int = 1) -> Stages:

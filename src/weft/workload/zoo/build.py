@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.model.units import GB, gbps_to_bytes_per_s
 from weft.workload import graphs
 from weft.workload.graphs import Work
+from weft.workload.graphs.layout import RECOMPUTE, Layout, factors, named
+from weft.workload.graphs.step import step
 from weft.workload.profiles.files import MeasuredModel, parse_file
 from weft.workload.profiles.layers import LayerFile, parse_layers, parse_pipedream, read_text
 from weft.workload.profiles.measured import PRECISIONS
-from weft.workload.zoo.entry import Layer, Published, Timing
-from weft.workload.zoo.names import find, split, without
+from weft.workload.zoo.catalogue import shapes
+from weft.workload.zoo.entry import Layer, Model, Published, Timing
+from weft.workload.zoo.names import EXPERTS, LAYOUT_TRUTHS, OPTIONS, SHAPE, find, split, without
+from weft.workload.zoo.rates import rates
 from weft.workload.zoo.timings import at_batch, find_gpu, on_another, same_gpu, scaled, timing, timing_of
 
 Content = MeasuredModel | Profile | LayerFile | Work
@@ -70,6 +76,8 @@ def measured_work(content: MeasuredModel, path: str, batch: int | None, gpu: str
     return replace(work, layers=(replace(work.layers[0], gradients=(first.gradient_bytes,)),))
 
 
+MICRO_BATCHES = 3  # of a pipeline whose layout has no names
+LOW = ("fp8", "fp4")  # precisions whose times are estimated from those in bf16
 PARALLEL = ("auto", "data", "parameter-server", "pipeline", "tensor", "hybrid", "embedding")
 
 _TENSOR_GBPS = 25.0  # CASSINI section 2.1, Figure 1(c): what tensor parallelism demands of a 50 Gbit/s NIC
@@ -84,13 +92,14 @@ def profile(
     parallel: str = "auto",
     overlap: bool = False,
     dtype: str | None = None,
-    micro_batches: int = 3,
+    micro_batches: int | None = None,
     schedule: str = "gpipe",
     virtual: int = 1,
     tensor_overlap: bool = False,
     servers: int = 1,
     apart: bool = False,
     gradient_gb: float | None = None,
+    **layout: Any,
 ) -> Profile:
     """One iteration of a zoo model, or of a file that describes one (its path), on `workers` GPUs.
 
@@ -102,6 +111,12 @@ def profile(
     `vgg16[batch=64]`, come before these; `workers` among them is for those who draw jobs. `virtual` is the
     number of virtual stages of each pipeline stage; `tensor_overlap` sums activations of tensor parallelism while
     they are computed.
+
+    A layout that names its factors, "hybrid:tp4xcp2xpp8" (graphs/layout.py), is timed by a roofline, with sharded
+    states, sequence, context and expert parallelism. Further settings are for it: `zero`, `recompute`,
+    `sequence_parallel`, `gather_overlap`, `context_overlap`, `expert_overlap`. Numbers of a transformer may be
+    changed: `layers`, `hidden`, `heads`, `kv_heads`, `head_dim`, `ffn`, `experts`, `top_k`, `expert_ffn`,
+    `shared_experts`, `vocabulary`, `sequence`.
     """
     name, own = split(model)
     how = _How(
@@ -117,8 +132,12 @@ def profile(
         servers,
         apart,
         gradient_gb,
+        layout,
     )
-    how = replace(how, **{key: value for key, value in own.items() if key != "workers"})
+    mine = {key: value for key, value in own.items() if key in _NAMED and key != "workers"}
+    how = replace(how, **mine, more=layout | {key: value for key, value in own.items() if key not in _NAMED})
+    if unknown := [key for key in layout if key not in OPTIONS]:
+        raise InputError(f"model {model!r}: {unknown[0]!r} is no option of a model; use {', '.join(OPTIONS)}")
     if workers < 1:
         raise InputError(f"model {model!r}: workers is {workers}; it must be at least 1")
     if how.batch is not None and how.batch < 1:
@@ -139,25 +158,36 @@ class _How:
     parallel: str
     overlap: bool
     dtype: str | None
-    micro_batches: int
+    micro_batches: int | None
     schedule: str
     virtual: int
     tensor_overlap: bool
     servers: int
     apart: bool
     gradient_gb: float | None
+    more: dict[str, Any] = field(default_factory=dict)  # settings of named layouts, and numbers of a transformer
+
+
+_NAMED = ("workers", *(each.name for each in fields(_How) if each.name != "more"))
 
 
 def _from_zoo(name: str, workers: int, how: _How) -> Profile:
     """A model of the zoo, parallelised as asked or as usual."""
     entry, variant = find(name)
+    entry = _altered(entry, how.more)
+    scheme, _, shape = how.parallel.partition(":")
+    if scheme == "hybrid" and named(shape):
+        return _on_layout(entry, name, shape, workers, how)
+    if settings := [key for key in how.more if key not in SHAPE and key not in EXPERTS]:
+        raise InputError(f"model {name!r}: {settings[0]} is for layouts with names; write parallel=hybrid:tp4xpp2, say")
     if variant and variant.up_s > 0 and how.parallel in ("auto", "data"):
         if how.batch not in (None, variant.timing.batch):
             raise InputError(f"model {name!r}: its circle was published for one batch; use plain {entry.name}")
         return _circle(entry.name, variant, workers)
-    if how.dtype is not None and how.dtype not in (*PRECISIONS, "fp8"):
-        raise InputError(f"model {name!r}: dtype {how.dtype!r} is not known; use one of {', '.join(PRECISIONS)}, fp8")
-    work = work_of(name, batch=how.batch, gpu=how.gpu, dtype=how.dtype)
+    if how.dtype is not None and how.dtype not in (*PRECISIONS, *LOW):
+        there = ", ".join((*PRECISIONS, *LOW))
+        raise InputError(f"model {name!r}: dtype {how.dtype!r} is not known; use one of {there}")
+    work = _work(entry, variant, name, how.batch, how.gpu, how.dtype)
     work = work if how.gradient_gb is None else work.with_gradients(how.gradient_gb * GB)
     cap = gbps_to_bytes_per_s(_TENSOR_GBPS) if entry.name == "gpt3-cassini" else None
     if how.parallel != "auto":
@@ -170,11 +200,62 @@ def work_of(model: str, *, batch: int | None = None, gpu: str = "V100", dtype: s
     """One iteration of a zoo model on one GPU, layer by layer."""
     model, own = split(model)
     entry, variant = find(model)
-    batch, dtype = own.get("batch", batch), own.get("dtype", dtype)
+    entry = _altered(entry, own)
+    return _work(entry, variant, model, own.get("batch", batch), gpu, own.get("dtype", dtype))
+
+
+def _work(
+    entry: Model, variant: Published | None, model: str, batch: int | None, gpu: str, dtype: str | None
+) -> Work:  # fmt: skip
     size = batch or (variant.timing.batch if variant else entry.batch)
     found = _published(variant, size, gpu) if variant else timing(entry, gpu, size, dtype)
     work = graphs.work(model, entry.layers, found, entry.gradient_dtype_bytes)
     return work.with_gradients(variant.gradient_bytes) if variant and variant.gradient_bytes else work
+
+
+def _altered(entry: Model, own: Mapping[str, Any]) -> Model:
+    """The model with some of its numbers changed; nobody has measured such a one."""
+    plain = {SHAPE[key]: value for key, value in own.items() if key in SHAPE}
+    mixed = {EXPERTS[key]: value for key, value in own.items() if key in EXPERTS}
+    if not plain and not mixed:
+        return entry
+    known = shapes().get(entry.name)
+    if known is None or (mixed and known.experts is None):
+        word = next(key for key in own if key in (EXPERTS if mixed else SHAPE))
+        raise InputError(f"model {entry.name!r} has no {word} that could be changed; use a transformer of the zoo")
+    experts = replace(known.experts, **mixed) if known.experts is not None else None
+    shape = replace(known, **plain, experts=experts)
+    units = shape.head_units or shape.hidden // shape.heads
+    if units < 1 or shape.heads % (shape.kv_heads or shape.heads):
+        raise InputError(
+            f"model {entry.name!r}: {shape.heads} heads fit neither hidden nor kv_heads; change them together"
+        )
+    said = ",".join(f"{key}={value}" for key, value in own.items() if key in SHAPE or key in EXPERTS)
+    return replace(
+        entry, name=f"{entry.name}[{said}]", title=f"{entry.title} with {said}", build=shape.layers, timings=(),
+        variants=(), sample=f"sequence of {shape.sequence} tokens", memory_bytes=0.0,
+    )  # fmt: skip
+
+
+def _on_layout(entry: Model, name: str, shape: str, workers: int, how: _How) -> Profile:
+    """A step on a layout that names its factors."""
+    whose = f"model {name!r}: "
+    if (entry.name.partition("[")[0] != name.partition("@")[0] and "@" in name) or how.gradient_gb is not None:
+        raise InputError(f"{whose}published sizes and named layouts do not go together; use plain {entry.name}")
+    sizes = factors(shape, workers, whose)
+    micro = how.micro_batches or how.batch or (4 * sizes["pipeline"] if sizes["pipeline"] > 1 else 1)
+    zero = how.more.get("zero", sizes.get("zero", 1))
+    if not 0 <= zero <= 3 or (zero < 3 and "zero" in sizes):
+        raise InputError(f"{whose}zero is {zero}; it is 0 to 3, and fsdp shards weights, which is 3")
+    if (recompute := how.more.get("recompute", "none")) not in RECOMPUTE:
+        raise InputError(f"{whose}recompute {recompute!r} is not known; use one of {', '.join(RECOMPUTE)}")
+    layout = Layout(**{
+        **sizes, "zero": zero, "virtual": how.virtual, "micro_batches": micro, "recompute": recompute,
+        "schedule": "1f1b" if sizes["pipeline"] == 1 else how.schedule, "gradient_overlap": how.overlap,
+        "tensor_overlap": how.tensor_overlap, "sequence": how.more.get("sequence_parallel", True),
+        **{key: how.more[key] for key in LAYOUT_TRUTHS[:-1] if key in how.more},
+    })  # fmt: skip
+    return step(name, entry.layers, how.batch or micro, layout, rates(how.gpu, how.dtype))
 
 
 def grid(scheme: str, shape: str, workers: int, two_stages: bool = False, model: str = "") -> tuple[int, int, int]:
@@ -202,6 +283,8 @@ def replicas(model: str, workers: int) -> int:
     usual = "data" if is_path(name) else find(name)[0].parallel
     if workers == 1 or (usual if scheme == "auto" else scheme) not in ("pipeline", "tensor", "hybrid"):
         return workers
+    if named(shape):
+        return factors(shape, workers, f"model {name!r}: ")["data"]
     return grid(usual if scheme == "auto" else scheme, shape, workers, scheme == "auto" and usual == "pipeline", name)[
         2
     ]
@@ -301,7 +384,7 @@ def _parallelised(
         return graphs.sharded_embedding(work, workers)
     tensor, pipeline, data = grid(scheme, shape, workers, two_stages, work.name)
     return graphs.hybrid(
-        work, tensor=tensor, pipeline=pipeline, data=data, micro_batches=how.micro_batches, schedule=how.schedule,
-        chunks=how.virtual, overlap=how.overlap, tensor_overlap=how.tensor_overlap,
+        work, tensor=tensor, pipeline=pipeline, data=data, micro_batches=how.micro_batches or MICRO_BATCHES,
+        schedule=how.schedule, chunks=how.virtual, overlap=how.overlap, tensor_overlap=how.tensor_overlap,
         tensor_demand_bytes_per_s=tensor_bytes_per_s,
     )  # fmt: skip

@@ -9,22 +9,29 @@ from importlib.resources import files
 from typing import Any
 
 from weft.model.units import MB
-from weft.workload.zoo import language, vision
+from weft.workload.zoo import language, others, vision
 from weft.workload.zoo.entry import Gpu, Model, Published, Timing
 from weft.workload.zoo.language import Experts, Latent, Transformer
 
 
 @cache
-def _data() -> dict[str, Any]:
-    return tomllib.loads((files("weft.workload.zoo") / "models.toml").read_text(encoding="utf-8"))
+def _data(file: str = "models.toml") -> dict[str, Any]:
+    return tomllib.loads((files("weft.workload.zoo") / file).read_text(encoding="utf-8"))
 
 
 @cache
 def gpus() -> tuple[Gpu, ...]:
     """The GPU types, oldest first."""
     return tuple(
-        Gpu(name, **{**row, "aliases": tuple(row.get("aliases", ()))}) for name, row in _data()["gpus"].items()
+        Gpu(name, **{**row, "aliases": tuple(row.get("aliases", ()))})
+        for name, row in _data("gpus.toml")["gpus"].items()
     )
+
+
+def step_data() -> dict[str, Any]:
+    """What a step of a transformer reaches of the peaks of GPU types."""
+    found: dict[str, Any] = _data("gpus.toml")["step"]
+    return found
 
 
 @cache
@@ -61,7 +68,7 @@ def _model(
         layers = shapes()[name].layers
         plain |= {"sample": f"sequence of {shape['sequence']} tokens", "kind": "language"}
     else:
-        made = getattr(vision, build[0], None) or getattr(language, build[0])
+        made = next(getattr(room, build[0]) for room in (vision, language, others) if hasattr(room, build[0]))
         layers = partial(made, *(getattr(vision, one) if isinstance(one, str) else one for one in build[1:]))
     known = [(row, _timing(row)) for row in times]
     return Model(

@@ -16,7 +16,13 @@ class Layer:
     `tensors` are element counts (weight, bias, scale, ...) in the order the architecture declares them. `flops` counts
     a multiply and an add as two; `activation` is the number of elements that the layer hands on per sample.
     `summed`: split over tensor-parallel workers, its output is a sum over them (an all-reduce). `tied` elements of it
-    are shared with the output layer. `sharded`: embedding tables, each worker owns some of them.
+    are shared with the output layer. `sharded`: embedding tables, each worker owns some of them. `frozen` elements
+    are parameters without a gradient (of a model that is fine-tuned with adapters).
+
+    The rest is for the times of a step, per sample too: operations of `attention` among `flops` (all pairs of tokens;
+    with a `causal` mask half of them are done), elements `between` its matrices, keys and values that its tokens need
+    of others (`context`), elements that all its experts hold (`expert_params`, among `tensors`), and elements that go
+    to experts and come back (`sent`).
     """
 
     name: str
@@ -26,11 +32,23 @@ class Layer:
     summed: bool = False
     tied: int = 0
     sharded: bool = False
+    frozen: int = 0
+    attention: float = 0.0
+    causal: bool = False
+    between: int = 0
+    context: int = 0
+    expert_params: int = 0
+    sent: int = 0
+
+    @property
+    def trained(self) -> int:
+        """Number of parameters with a gradient."""
+        return sum(self.tensors)
 
     @property
     def params(self) -> int:
         """Number of parameters."""
-        return sum(self.tensors)
+        return self.trained + self.frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +121,7 @@ class Model:
     @property
     def gradient_bytes(self) -> float:
         """Bytes of all gradients of one iteration."""
-        return float(self.gradient_dtype_bytes * self.params)
+        return float(self.gradient_dtype_bytes * sum(layer.trained for layer in self.layers))
 
     @property
     def flops(self) -> float:
@@ -113,7 +131,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU type. `tflops` is its dense peak by precision: fp32 (without tensor cores), tf32, bf16 (or fp16), fp8."""
+    """A GPU type. `tflops` is its dense peak by precision: fp32 (without tensor cores), tf32, bf16 (or fp16), fp8, fp4.
+
+    `link_gb_per_s` is one direction of its links to other GPUs of its machine; `sheet` is the vendor's data sheet.
+    """
 
     name: str
     memory_gb: float
@@ -123,13 +144,17 @@ class Gpu:
     memory_gb_per_s: float
     aliases: tuple[str, ...] = ()
     fp8_tflops: float = 0.0
+    fp4_tflops: float = 0.0
+    link_gb_per_s: float = 0.0
+    sheet: str = ""
 
     def tflops(self, dtype: str) -> float:
         """Peak rate in a precision; a GPU without it computes in single precision, but none without fp8 in fp8."""
-        if dtype == "fp8":
-            if not self.fp8_tflops:
-                raise InputError(f"gpu {self.name} has no fp8; use bf16 or fp32, or another GPU type")
-            return self.fp8_tflops
+        if dtype in ("fp8", "fp4"):
+            peak = self.fp8_tflops if dtype == "fp8" else self.fp4_tflops
+            if not peak:
+                raise InputError(f"gpu {self.name} has no {dtype}; use bf16 or fp32, or another GPU type")
+            return peak
         if dtype.startswith("bf16"):
             return self.bf16_tflops or self.fp32_tflops
         if dtype == "tf32":

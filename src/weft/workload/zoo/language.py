@@ -6,7 +6,7 @@ units, so the half's output is a sum over workers (Megatron-LM, Shoeybi et al. 2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from weft.workload.zoo.entry import Layer
@@ -64,6 +64,7 @@ class Transformer:
     attention_bias: bool = False  # attention has biases where the rest has none
     latent: Latent | None = None
     experts: Experts | None = None
+    adapters: int = 0  # rank of the adapters on its attention (LoRA); only they have gradients
 
     @property
     def heads(self) -> int:
@@ -78,6 +79,9 @@ class Transformer:
 
     def layers(self) -> tuple[Layer, ...]:
         """Its layers in the order of the forward pass."""
+        return tuple(map(_frozen, self._layers())) if self.adapters else self._layers()
+
+    def _layers(self) -> tuple[Layer, ...]:
         h, s = self.hidden, self.sequence
         norm = (h,) if self.rms_norm else (h, h)
         tables = [self.vocabulary * h]
@@ -92,7 +96,8 @@ class Transformer:
         logits = 2.0 * s * h * self.vocabulary if self.head != "none" else 0.0
         if self.final_norm or logits:
             tensors = (norm if self.final_norm else ()) + ((self.vocabulary * h,) if self.head == "own" else ())
-            layers.append(Layer("head", tensors, logits, s * self.vocabulary if logits else s * h))
+            words = s * self.vocabulary if logits else 0
+            layers.append(Layer("head", tensors, logits, words or s * h, between=words))
         return tuple(layers)
 
     def _linear(self, inputs: int, outputs: int, bias: bool = False) -> tuple[int, ...]:
@@ -108,14 +113,23 @@ class Transformer:
             pairs += [(latent.kv, heads * (latent.plain + latent.value)), (heads * latent.value, h)]
             more = (*more, latent.query, latent.kv)
             products = 2.0 * s * s * heads * (seen + latent.value)
+            between, context = heads * (2 * seen + latent.value), latent.kv + latent.rotary
         else:
             units = self.head_units or h // heads
             wide, narrow = heads * units, (self.kv_heads or heads) * units
             pairs = [(h, wide), (h, narrow), (h, narrow), (wide, h)]
             products = 4.0 * s * s * wide
+            between, context = wide + 2 * narrow, 2 * narrow
         tensors = tuple(size for pair in pairs for size in self._linear(*pair, self.attention_bias))
         flops = 2.0 * s * sum(inputs * outputs for inputs, outputs in pairs) + products
-        return Layer(name, tensors + norm + more, flops, s * h, summed=True)
+        adapters = 0
+        if rank := self.adapters:  # on queries, keys and values together, and on the way back
+            adapters = rank * (pairs[0][0] + sum(outputs for _, outputs in pairs[:-1]) + sum(pairs[-1]))
+            flops += 2.0 * s * adapters
+        return Layer(
+            name, tensors + norm + more + ((adapters,) if adapters else ()), flops, s * h, summed=True,
+            attention=products, causal=self.head != "none", between=s * between, context=s * context,
+        )  # fmt: skip
 
     def _inner(self, block: int, norm: tuple[int, ...]) -> Layer:
         """What is done with each token by itself: one feed-forward layer, or some of many."""
@@ -124,16 +138,27 @@ class Transformer:
         if moe is None or block < moe.dense_blocks:
             return Layer(
                 f"block.{block}.mlp", self._feed_forward(self.inner) + norm, 2.0 * s * h * self.inner * matrices, s * h,
-                summed=True,
+                summed=True, between=s * self.inner * matrices,
             )  # fmt: skip
         router = self._linear(h, moe.count, moe.bias) + ((moe.count,) if moe.router_bias else ())
-        tensors = router + self._feed_forward(moe.inner, moe.bias) * (moe.count + moe.shared) + norm
+        each = self._feed_forward(moe.inner, moe.bias)
+        tensors = router + each * (moe.count + moe.shared) + norm
         flops = 2.0 * s * h * (moe.count + moe.inner * matrices * (moe.active + moe.shared))
-        return Layer(f"block.{block}.experts", tensors, flops, s * h, summed=True)
+        return Layer(
+            f"block.{block}.experts", tensors, flops, s * h, summed=True,
+            between=s * moe.inner * matrices * (moe.active + moe.shared), expert_params=sum(each) * moe.count,
+            sent=s * h * moe.active,
+        )  # fmt: skip
 
     def _feed_forward(self, inner: int, bias: bool = False) -> tuple[int, ...]:
         h = self.hidden
         return self._linear(h, inner, bias) * (2 if self.gated else 1) + self._linear(inner, h, bias)
+
+
+def _frozen(layer: Layer) -> Layer:
+    """The same layer with gradients of its adapters only."""
+    trained = layer.tensors[-1:] if layer.name.endswith(".attention") else ()
+    return replace(layer, tensors=trained, frozen=layer.params - sum(trained), tied=0)
 
 
 def lstm_ptb(vocabulary: int = 10_000, hidden: int = 1_500, steps: int = 35) -> tuple[Layer, ...]:
@@ -146,6 +171,31 @@ def lstm_ptb(vocabulary: int = 10_000, hidden: int = 1_500, steps: int = 35) -> 
         Layer("lstm.1", cell, flops, hidden * steps),
         Layer("decoder", (vocabulary * hidden, vocabulary), 2.0 * vocabulary * hidden * steps, vocabulary * steps),
     )
+
+
+def transformer_xl(blocks: int = 16, hidden: int = 410, inner: int = 2100, heads: int = 10) -> tuple[Layer, ...]:
+    """Transformer-XL (Dai et al. 2019) on WikiText-103: 150 tokens that also see the 150 before, relative positions.
+
+    Token embeddings are shared with the output layer. The two biases of relative positions are common to all blocks.
+    """
+    h, s, seen, vocabulary, ends = hidden, 150, 300, 267_735, 3  # `ends` of the adaptive output layer
+    layers = [Layer("embedding", (vocabulary * h,), 0.0, s * h, tied=vocabulary * h)]
+    for i in range(blocks):
+        biases = (2 * h,) if i == 0 else ()
+        products = 4.0 * s * seen * h + 2.0 * s * seen * h  # and those with positions
+        layers += [
+            Layer(
+                f"block.{i}.attention", (3 * h * h, h * h, h * h, h, h, *biases), 2.0 * s * 5 * h * h + products,
+                s * h, summed=True, attention=products, between=4 * s * h, context=2 * s * h,
+            ),
+            Layer(
+                f"block.{i}.mlp", (h * inner, inner, inner * h, h, h, h), 4.0 * s * h * inner, s * h,
+                summed=True, between=s * inner,
+            ),
+        ]  # fmt: skip
+    output = 2.0 * s * h * vocabulary
+    layers.append(Layer("head", (vocabulary, ends * h, ends), output, s * vocabulary, between=s * vocabulary))
+    return tuple(layers)
 
 
 # Rows of the 26 categorical features of the Criteo Kaggle data, the set that Meta's DLRM code is shown on.

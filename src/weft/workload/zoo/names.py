@@ -15,9 +15,17 @@ from weft.errors import InputError
 from weft.workload.zoo.catalogue import models
 from weft.workload.zoo.entry import Model, Published
 
-_COUNTS = ("batch", "micro_batches", "servers", "workers", "virtual")
-_WORDS = ("parallel", "dtype", "schedule")
-_TRUTHS = ("overlap", "apart", "tensor_overlap")
+# The numbers of a transformer that an option may change, and what the zoo's tables call them.
+SHAPE = {
+    "layers": "blocks", "hidden": "hidden", "heads": "attention_heads", "kv_heads": "kv_heads",
+    "head_dim": "head_units", "ffn": "inner", "vocabulary": "vocabulary", "sequence": "sequence",
+    "adapters": "adapters",
+}  # fmt: skip
+EXPERTS = {"experts": "count", "top_k": "active", "expert_ffn": "inner", "shared_experts": "shared"}
+_COUNTS = ("batch", "micro_batches", "servers", "workers", "virtual", "zero", *SHAPE, *EXPERTS)
+_WORDS = ("parallel", "dtype", "schedule", "recompute")
+LAYOUT_TRUTHS = ("gather_overlap", "context_overlap", "expert_overlap", "sequence_parallel")
+_TRUTHS = ("overlap", "apart", "tensor_overlap", *LAYOUT_TRUTHS)
 OPTIONS = (*_COUNTS, *_WORDS, *_TRUTHS, "gradient_gb")
 
 
@@ -55,8 +63,9 @@ def _value(name: str, key: str, value: str) -> Any:
         hint = f"did you mean {near[0]}?" if near else f"use {', '.join(OPTIONS)}"
         raise InputError(f"model {name!r}: {key!r} is no option of a model; {hint}")
     if key in _COUNTS:
-        if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) < 1:
-            raise InputError(f"model {name!r}: {key} is {value!r}; it must be a whole number of at least 1")
+        least = 0 if key in ("zero", "shared_experts", "adapters") else 1
+        if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) < least:
+            raise InputError(f"model {name!r}: {key} is {value!r}; it must be a whole number of at least {least}")
         return int(value)
     if key in _TRUTHS:
         if value not in ("true", "false"):

@@ -14,8 +14,8 @@ A time is looked for in this order:
 5. from floating-point operations: three times the forward pass (the backward pass computes two gradients), at 45 % of
    the peak rate, a little below what LLaMA-7B reached when it was measured.
 
-A time in fp8 is the one in bf16, scaled by the ratio of the two peaks. Everything but 1 is labelled "estimated" in the
-source.
+A time in fp8 or fp4 is the one in bf16, scaled by the ratio of the two peaks. Everything but 1 is labelled "estimated"
+in the source.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def known(model: Model) -> tuple[Timing, ...]:
 def timing(model: Model, gpu: str, batch: int, dtype: str | None = None) -> Timing:
     """The time of one iteration, by the first rule above that applies; `estimated` says whether it was measured."""
     target = find_gpu(gpu)
-    if dtype == "fp8":
-        return _in_fp8(timing(model, gpu, batch, "bf16"), target)
+    if dtype in ("fp8", "fp4"):
+        return _in_low(timing(model, gpu, batch, "bf16"), target, dtype)
     here = [t for t in known(model) if t.gpu == target.name]
     wanted = dtype or ("bf16" if model.gradient_dtype_bytes == 2 else target.dtype)
     same = [t for t in here if _alike(t.dtype, wanted)] or ([] if dtype else here)
@@ -94,8 +94,12 @@ def memory(model: Model, batch: int, dtype: str = "") -> tuple[float, str]:
         return model.memory_bytes, model.memory_source
     if by_batch:
         return _memory_line(model, [by_batch[b] for b in sorted(by_batch)], batch)
-    size = 16.0 * model.params + 4.0 * batch * sum(layer.activation for layer in model.layers)
-    return size, "formula: 16 bytes per parameter and 4 per activation"
+    trained = sum(layer.trained for layer in model.layers)
+    size = (
+        16.0 * trained + 2.0 * (model.params - trained) + 4.0 * batch * sum(layer.activation for layer in model.layers)
+    )
+    frozen = ", 2 per frozen one" * (trained < model.params)
+    return size, f"formula: 16 bytes per parameter{frozen} and 4 per activation"
 
 
 def _memory_line(model: Model, seen: list[Timing], batch: int) -> tuple[float, str]:
@@ -189,18 +193,20 @@ def on_another(base: Timing, target: Gpu) -> Timing:
     return replace(found, optimiser_s=base.optimiser_s * gpu.memory_gb_per_s / target.memory_gb_per_s)
 
 
-def _in_fp8(base: Timing, target: Gpu) -> Timing:
-    """What takes so long in bf16 (or in whatever there is), in fp8: by the ratio of this GPU type's peak rates."""
-    ratio = target.tflops(base.dtype) / target.tflops("fp8")
+def _in_low(base: Timing, target: Gpu, dtype: str) -> Timing:
+    """What takes so long in bf16 (or in whatever there is), in fp8 or fp4: by the ratio of this GPU type's peaks."""
+    ratio = target.tflops(base.dtype) / target.tflops(dtype)
     found = scaled(base, ratio, f"from {base.dtype} by the ratio of peak rates {ratio:.3g}", base.batch, target.name)
-    return replace(found, dtype="fp8")
+    return replace(found, dtype=dtype)
 
 
 def _by_flops(model: Model, target: Gpu, batch: int, dtype: str) -> Timing:
     """Rule 5."""
     forward_s = model.flops * batch / (UTILISATION * 1e12 * target.tflops(dtype))
     source = f"estimated from {model.flops:.3g} operations per sample at {UTILISATION:.0%} of the {dtype} peak"
-    return _with_memory(model, Timing(target.name, batch, forward_s, 2 * forward_s, source, dtype, estimated=True))
+    frozen = sum(x.flops - x.attention for x in model.layers if x.frozen) / model.flops if model.flops else 0.0
+    backward_s = (2 - frozen) * forward_s  # what is frozen needs gradients of its inputs only
+    return _with_memory(model, Timing(target.name, batch, forward_s, backward_s, source, dtype, estimated=True))
 
 
 def scaled(base: Timing, ratio: float, why: str, batch: int, gpu: str) -> Timing:

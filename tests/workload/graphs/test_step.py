@@ -1,0 +1,269 @@
+"""Steps of transformers on named layouts."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from testkit.draws import examples
+from weft.errors import InputError
+from weft.model.profile import Compute, Profile, Transfer
+from weft.network.collectives import stages
+from weft.network.iteration import play_on
+from weft.network.topologies import Machine, single_switch
+from weft.workload import zoo
+from weft.workload.graphs.layout import Layout, factors, overlaps, without
+from weft.workload.graphs.roofline import BACK_ATTENTION, BACK_REST, cut
+from weft.workload.graphs.step import OPTIMISER_BYTES, step
+from weft.workload.zoo.language import Experts, Transformer
+from weft.workload.zoo.rates import rates
+
+SMALL = Transformer(1000, 0, 256, 6, 1024, 128, final_norm=True, head="own", bias=False, gated=True, rms_norm=True,
+                    attention_heads=8, kv_heads=4)  # fmt: skip
+MIXED = replace(SMALL, experts=Experts(8, 2, 512))
+# Endless memory and no kernel costs: time is operations over the rate, 1e12 a second.
+PLAIN = replace(
+    rates("H100"), products=1e12, plain=1e12, attention=1e12, bytes_per_s=math.inf, kernel_s=0, step_s=0, exposed=0
+)
+
+
+def made(layout: Layout, shape: Transformer = SMALL, batch: int | None = None) -> Profile:
+    return step("small", shape.layers(), batch or layout.micro_batches, layout, PLAIN)
+
+
+def seconds(profile: Profile, gbps: float = 400.0) -> float:
+    cluster = single_switch(profile.workers, Machine(nic_gbps=gbps))
+    return play_on(cluster, profile, tuple(range(profile.workers))).seconds
+
+
+def sent(profile: Profile) -> list[float]:
+    """Bytes that each worker sends in a step, straight from the collectives."""
+    found = [0.0] * profile.workers
+    for task in profile.tasks:
+        if isinstance(task, Transfer):
+            ranks = list(profile.ranks(task))
+            for stage in stages(task.collective or "ring", len(ranks), task.bytes):
+                for source, _ in stage.pairs:
+                    found[ranks[source]] += stage.bytes * stage.steps
+    return found
+
+
+layouts = st.builds(
+    Layout,
+    tensor=st.sampled_from([1, 2, 4]), context=st.sampled_from([1, 2]), pipeline=st.sampled_from([1, 2, 4]),
+    data=st.sampled_from([1, 2, 4]), zero=st.integers(0, 1), micro_batches=st.sampled_from([4, 8]),
+    virtual=st.sampled_from([1, 2]), gradient_overlap=st.booleans(), gather_overlap=st.booleans(),
+    tensor_overlap=st.booleans(), context_overlap=st.booleans(), sequence=st.booleans(),
+).filter(lambda lay: lay.virtual == 1 or lay.pipeline > 1)  # fmt: skip
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(layouts)
+def test_every_layout_does_the_work_of_the_model(layout: Layout) -> None:
+    """All workers together compute each product of each sample once forward and twice backward, attention 1 and 2.5."""
+    layers = SMALL.layers()
+    products = sum(x.flops - x.attention for x in layers)
+    attention = sum(x.attention for x in layers) / 2  # causal
+    samples = layout.micro_batches * layout.data
+    expected = samples * (3 * products + (1 + BACK_ATTENTION) * attention) / 1e12
+    profile = made(layout)
+    assert profile.gpu_s == pytest.approx(expected, rel=1e-9)
+    assert seconds(profile) >= profile.compute_s > 0
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(layouts, st.booleans())
+def test_gradients_and_weights_travel_once(layout: Layout, exposed: bool) -> None:
+    """With n workers of one shard each sends (n - 1) / n of two bytes for each gradient, and as much of weights.
+
+    All-reduced gradients are twice that. Hiding them, or showing a share, changes no byte.
+    """
+    how = replace(PLAIN, exposed=0.25 * exposed)
+    profile = step("small", SMALL.layers(), layout.micro_batches, layout, how)
+    n = layout.data * layout.context
+    params = sum(x.params for x in SMALL.layers())
+    assert state_bytes(profile) == pytest.approx(2 * (n - 1) * 2.0 * params if n > 1 else 0.0)
+
+
+def state_bytes(profile: Profile) -> float:
+    """Bytes that all workers together send of weights and gradients."""
+    state = [task for task in profile.tasks if is_state(task)]
+    return sum(sum(sent(replace(profile, tasks=(replace(task, after=()),)))) for task in state)
+
+
+def is_state(task: object) -> bool:
+    return isinstance(task, Transfer) and task.name.startswith(("weights", "first-weights", "gradients", "copies"))
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(layouts, st.sampled_from(["gradient_overlap", "gather_overlap", "tensor_overlap", "context_overlap"]))
+def test_an_overlap_never_costs_more_than_it_saves_bytes(layout: Layout, name: str) -> None:
+    """Overlaps move bytes in time and change none; on an endless network they change nothing at all."""
+    on, off = made(replace(layout, **{name: True})), made(without(layout, name))
+    assert sum(sent(on)) == pytest.approx(sum(sent(off)))
+    assert on.compute_s == pytest.approx(off.compute_s)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 6])
+def test_replicas_add_no_tasks(replicas: int) -> None:
+    """One task stands for all replicas."""
+    few, many = (made(Layout(2, 1, 2, data=n, micro_batches=4)) for n in (2, 2 * replicas))
+    assert len(few.tasks) == len(many.tasks)
+    assert seconds(many, 1e6) == pytest.approx(seconds(few, 1e6), rel=1e-3)
+
+
+def test_a_pipeline_without_network_takes_its_bubble() -> None:
+    """1F1B of equal stages: (m + p - 1) times a micro-batch of a stage; with v virtual stages m + (p - 1) / v."""
+    shape = replace(SMALL, vocabulary=1, blocks=6)
+    layers = shape.layers()[1:-1] + shape.layers()[1:5]  # eight equal blocks
+    for virtual, bubble in ((1, 3.0), (2, 1.5)):
+        layout = Layout(pipeline=4, virtual=virtual, micro_batches=8)
+        profile = step("equal", layers, 8, layout, PLAIN)
+        once = profile.gpu_s / 4 / 8
+        assert profile.compute_s == pytest.approx((8 + bubble) * once)
+
+
+def test_more_micro_batches_add_the_same_time_each() -> None:
+    """What predictions of long pipelines rest on: beyond twice the stages a step is a line over the micro-batches."""
+    layout = Layout(2, 1, 4, data=2, virtual=2, gradient_overlap=True)
+    times = [seconds(made(replace(layout, micro_batches=n))) for n in (8, 12, 40)]
+    assert times[2] == pytest.approx(times[0] + (times[1] - times[0]) / 4 * 32, rel=2e-3)
+
+
+def test_sharded_weights_travel_for_each_pass() -> None:
+    """FSDP gathers 2 bytes of each weight twice a micro-batch and scatters as many of gradients: 3 (n - 1) / n of
+    them."""
+    layout = Layout(data=4, zero=3, micro_batches=1)
+    params = sum(x.params for x in SMALL.layers())
+    assert sent(made(layout)) == pytest.approx([3 * 3 / 4 * 2.0 * params] * 4)
+    hybrid = replace(layout, data=8, copies=2)  # and copies sum their shards: a ring of 2 over a quarter
+    assert sent(made(hybrid)) == pytest.approx([(3 * 3 / 4 + 1 / 4) * 2.0 * params] * 8)
+
+
+def test_gathering_ahead_hides_what_computing_takes_longer_than() -> None:
+    slow, fast = (made(Layout(data=4, zero=3, gather_overlap=on, gradient_overlap=on)) for on in (False, True))
+    assert seconds(fast) < seconds(slow)
+    assert seconds(fast, 1e9) == pytest.approx(seconds(slow, 1e9), rel=1e-3)
+
+
+def test_tokens_go_to_experts_and_back_in_both_passes() -> None:
+    """A token is sent to top_k experts of n workers, and comes back; backward the same. 2 bytes an element, (n - 1) /
+    n leave."""
+    layout = Layout(data=8, expert=4, zero=0, micro_batches=1)
+    profile = made(layout, MIXED)
+    routed = [t for t in profile.tasks if isinstance(t, Transfer) and t.name.startswith("experts")]
+    bytes_ = sum(t.bytes for t in routed)
+    assert bytes_ == pytest.approx(4 * 2.0 * MIXED.blocks * 128 * 256 * 2)
+    assert {t.collective for t in routed} == {"all-to-all/2"}
+
+
+def test_gradients_of_experts_are_summed_among_those_that_hold_the_same() -> None:
+    """8 workers, experts over 4: a worker's experts have one copy elsewhere, all else seven."""
+    profile = made(Layout(data=8, expert=4, zero=0), MIXED)
+    layers = MIXED.layers()
+    experts, all_ = sum(x.expert_params for x in layers), sum(x.params for x in layers)
+    assert state_bytes(profile) == pytest.approx(8 * 2.0 * (2 * 7 / 8 * (all_ - experts) + 2 * 1 / 2 * experts / 4))
+
+
+def test_frozen_weights_have_no_gradients() -> None:
+    lora = replace(SMALL, adapters=4)
+    trained = sum(x.trained for x in lora.layers())
+    assert trained == 6 * 4 * ((256 + 256 + 2 * 128) + (256 + 256))
+    profile = made(Layout(data=2, zero=0), lora)
+    assert sum(t.bytes for t in profile.tasks if is_state(t)) == 2.0 * trained
+    layers = lora.layers()
+    products, attention = sum(x.flops - x.attention for x in layers), sum(x.attention for x in layers) / 2
+    assert profile.gpu_s == pytest.approx(2 * (2 * products + (1 + BACK_ATTENTION) * attention) / 1e12)
+
+
+def test_memory_is_weights_gradients_states_and_activations() -> None:
+    """zero 0 to 3 shard 12, 4 and 2 bytes a parameter over the workers, one after the other."""
+    params = sum(x.params for x in SMALL.layers())
+    held = [made(Layout(data=4, zero=zero)).memory_bytes for zero in range(4)]
+    assert held[0] - held[1] == pytest.approx(12 * params * 3 / 4)
+    assert held[1] - held[2] == pytest.approx(4 * params * 3 / 4)
+    assert held[2] - held[3] == pytest.approx(2 * params * 3 / 4)
+    full = made(Layout(data=4, zero=3, recompute="full"))
+    assert full.memory_bytes < held[3]
+    assert full.gpu_s > made(Layout(data=4, zero=3)).gpu_s
+
+
+def test_the_optimiser_reads_and_writes_its_shard() -> None:
+    how = replace(PLAIN, bytes_per_s=1e12)
+    profile = step("small", SMALL.layers(), 1, Layout(data=4), how)
+    last = profile.tasks[-1]
+    assert isinstance(last, Compute)
+    assert last.seconds == pytest.approx(sum(x.params for x in SMALL.layers()) / 4 * OPTIMISER_BYTES / 1e12)
+
+
+def test_what_lies_between_products_moves_memory_once_forward_and_twice_backward() -> None:
+    slow = replace(PLAIN, bytes_per_s=1e6, products=math.inf, plain=math.inf, attention=math.inf)
+    profile = step("small", SMALL.layers(), 1, Layout(zero=0), slow)
+    passes = [t for t in profile.tasks if isinstance(t, Compute) and not t.name.startswith("optimiser")]
+    forward, backward = (sum(t.seconds for t in passes if t.name.startswith(way)) for way in ("forward", "backward"))
+    read = sum(2.0 * x.params for x in SMALL.layers() if x.flops) / 1e6  # and weights are read, in both
+    assert (backward - 2 * read) / (forward - read) == pytest.approx(BACK_REST)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.floats(0.1, 10), min_size=1, max_size=24), st.integers(1, 24))
+def test_a_cut_covers_all_units_and_leaves_no_run_empty(seconds_: list[float], count: int) -> None:
+    count = min(count, len(seconds_))
+    runs = cut(seconds_, count)
+    assert len(runs) == count
+    assert [i for first, last in runs for i in range(first, last)] == list(range(len(seconds_)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "workers", "why"),
+    [
+        ("tp4xpp3", 16, "no multiple of 12"),
+        ("tp4xtp2", 16, "tp is there twice"),
+        ("tp4xzz2", 16, "'zz2' is no factor"),
+        ("tp4xdp2", 16, "for 8 workers, not 16"),
+        ("fsdp3", 16, "for 15 workers"),
+        ("tp2xep3", 16, "ep divides"),
+        ("tp0", 16, "at least 1"),
+    ],
+)
+def test_a_layout_that_does_not_fit_is_refused(shape: str, workers: int, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        factors(shape, workers, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("vgg16[parallel=hybrid:tp2]", "no transformer"),
+        ("llama-3.1-8b[parallel=hybrid:tp2xpp2,zero=3]", "not sharded under a pipeline"),
+        ("llama-3.1-8b[parallel=hybrid:ep2]", "no experts"),
+        ("llama-3.1-8b[parallel=hybrid:pp2,virtual=2]", "schedule=1f1b"),
+        ("llama-3.1-8b[parallel=hybrid:tp2,recompute=some]", "use one of none, full"),
+        ("llama-3.1-8b[parallel=hybrid:fsdp4,zero=1]", "fsdp shards weights"),
+        ("llama-3.1-8b[parallel=hybrid:tp2,batch=3,micro_batches=2]", "does not split"),
+        ("llama-3.1-8b[gather_overlap=true]", "for layouts with names"),
+        ("llama-3.1-8b[parallel=hybrid:tp2,dtype=fp4]", "no fp4"),
+        ("vgg16[layers=3]", "no layers that could be changed"),
+        ("llama-3.1-8b[experts=8]", "no experts that could be changed"),
+    ],
+)
+def test_a_setting_that_cannot_be_carried_out_is_refused(name: str, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        zoo.profile(name, 4, gpu="H100")
+
+
+def test_names_of_models_carry_layouts_and_numbers() -> None:
+    name = "mixtral-8x7b[parallel=hybrid:tp2xep4,layers=4,experts=4,micro_batches=2,batch=4,overlap=true]"
+    profile = zoo.profile(name, 8, gpu="H100")
+    assert (profile.name, profile.workers, profile.batch) == (name, 8, 4)
+    assert zoo.replicas(name, 8) == 4
+    whole, _ = zoo.find("mixtral-8x7b")
+    assert 0 < zoo.work_of("mixtral-8x7b[layers=4]", gpu="H100").gradient_bytes < whole.gradient_bytes
+
+
+def test_settings_of_a_layout_are_told() -> None:
+    layout = Layout(tensor=2, data=2, tensor_overlap=True, context_overlap=True)
+    assert overlaps(layout) == ("tensor_overlap",)
+    assert overlaps(without(layout, "tensor_overlap")) == ()
