@@ -75,6 +75,17 @@ class Stability:
         """`stable`, or by what it is not."""
         return f"unstable: {'; '.join(self.flips)}" if self.flips else "stable"
 
+    @property
+    def short(self) -> str:
+        """The same for a table: each other verdict with the constants that lead to it, and their values."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for end in self.ends:
+            if end.verdict != self.verdict:
+                found.setdefault(end.verdict, {}).setdefault(end.constant, []).append(str(end.value))
+        at = {v: ", ".join(f"{name}={'/'.join(ends)}" for name, ends in by.items()) for v, by in found.items()}
+        ways = (f"{verdict} at {where}" for verdict, where in at.items())
+        return f"unstable: {'; '.join(ways)}" if found else "stable"
+
     def to_dict(self) -> dict[str, Any]:
         """One entry of the JSON."""
         return {**asdict(self), "stable": not self.flips, "ends": [asdict(end) for end in self.ends]}
@@ -108,7 +119,7 @@ def cell(claim: Claim, rows: Mapping[str, Mapping[str, Any]]) -> str:
     if (row := rows.get(claim.headline)) is None:
         return "not run"
     ends = tuple(End(**end) for end in row["ends"])
-    words = Stability(claim.id, claim.headline, row["verdict"], row["measured"], ends).words.replace("->", "\u2192")
+    words = Stability(claim.id, claim.headline, row["verdict"], row["measured"], ends).short
     return words if row["verdict"] == claim.verdict else f"{words} (quick: {row['verdict']})"
 
 
