@@ -12,7 +12,7 @@ from weft_evidence import claims_of
 from weft_evidence.claims import Reproduction
 from weft_evidence.headlines import headlines
 from weft_evidence.pages import as_reproduction
-from weft_evidence.report import claims_text, headline_text, render
+from weft_evidence.report import claims_text, headline_picture, headline_text, render
 
 KNOWN = tomllib.loads((files("weft_evidence") / "headlines.toml").read_text("utf-8"))
 
@@ -68,3 +68,18 @@ def test_all_and_the_report_begin_with_the_sentence_too() -> None:
     page = render(result)
     assert page.index(result.sentence) < page.index("machines saved, Tiresias") < page.index("All claims")
     assert result.to_dict()["sentence"] == result.sentence
+
+
+@pytest.mark.parametrize("paper", KNOWN)
+def test_the_report_draws_every_headline_claim_and_colours_verdicts(paper: str) -> None:
+    """A row of the picture for each claim with a published number above 0."""
+    result = as_reproduction(paper)
+    drawn = [c for c in result.headlines if c.published is not None and c.published > 0 and c.measured is not None]
+    axes = headline_picture(result).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == [claim.headline for claim in drawn]
+    page = render(result)
+    tones = {"reproduced": "good", "direction": "fair", "no": "bad"}
+    for claim in result.headlines:
+        if claim.verdict in tones:
+            assert f'<td class="words {tones[claim.verdict]}">{claim.verdict}' in page
+    assert '<th class="words">what</th>' in page

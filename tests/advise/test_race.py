@@ -7,6 +7,7 @@ from tests.advise.logs import outcome, small
 from weft.advise import Flags
 from weft.advise.jobs import read_jobs
 from weft.advise.race import Entrant, _drop, ratios, score, windows
+from weft.advise.report import race_plot
 from weft.advise.site import site_of
 from weft.advise.verdict import interval
 from weft.results.compare import mean_and_interval
@@ -124,3 +125,12 @@ def test_work_counts_on_the_days_on_which_it_is_done(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text(f"job_id,submit_s,gpus,duration_s\na,0,2,{2 * 86_400}\nb,{3 * 86_400},1,60\n")
     assert read_jobs(path, {}).load_by_day(2) == [1.0, 1.0, 0.0, pytest.approx(30 / 86_400)]
+
+
+def test_the_picture_of_the_race_shows_small_ratios_beside_large_ones() -> None:
+    """0.8 and 17 stand on one logarithmic axis; an interval that reaches down to 0 does not stretch it."""
+    stacks = [("a", 0.8, (0.5, 1.1)), ("fifo", 1.0, (None, None)), ("t", 17.0, (0.0, 40.0))]
+    entries = [{"stack": name, "dropped": "", "over_today": {"mean": m, "ci95": ends}} for name, m, ends in stacks]
+    axes = race_plot({"race": {"reference": "fifo", "stacks": entries}}).axes[0]
+    assert axes.get_xscale() == "log"
+    assert axes.get_xlim() == pytest.approx((0.5 / 1.1, 44.0))

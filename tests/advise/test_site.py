@@ -4,6 +4,7 @@ import pytest
 
 from tests.advise.logs import small
 from weft.advise import Flags
+from weft.advise.jobs import read_jobs
 from weft.advise.lengths import elsewhere
 from weft.advise.site import ANY, change_of_size, site_of, what_if
 from weft.cli.main import run
@@ -129,3 +130,13 @@ def test_what_a_change_of_size_came_to_is_said(tmp_path: Path) -> None:
         "oversubscription=1": "",
     }
     assert {text: change_of_size(site, what_if(site, log, text)) for text in said} == said
+
+
+def test_how_crowded_the_cluster_would_be_if_all_started_at_once(tmp_path: Path) -> None:
+    """4 GPUs for all of 1,000 s, 8 more for the second half, 16 more for the last 5 s: more than 8 are held for half of
+    the time up to the last submission, more than 12 for 0.5 %."""
+    path = tmp_path / "log.csv"
+    path.write_text("job_id,submit_s,gpus,duration_s\na,0,4,1000\nb,500,8,900\nc,995,16,10\nd,1000,1,10\n")
+    log = read_jobs(path, {})
+    assert [log.crowded(n) for n in (8, 12, 3)] == [(0.5, 12), (0.005, 12), (1.0, 12)]
+    assert log.crowded(28) == (0.0, 12)

@@ -34,7 +34,7 @@ class Headlines:
         told = f"{self.name}: {len(held)} of {len(mine)} headline claims hold, {same} in size and {len(held) - same} "
         told += "in direction only"
         left = len(self.words) - len(mine)
-        told += f" ({left} of {len(self.words)} were not run)" if left else ""
+        told += f" ({left} of {len(self.words)} {'was' if left == 1 else 'were'} not run)" if left else ""
         sized = [c for c in mine if c.published is not None and any(fnmatchcase(c.id, one) for one in self.sized)]
         pairs = [(c.published, c.measured) for c in sized if c.published is not None and c.measured is not None]
         if not pairs:

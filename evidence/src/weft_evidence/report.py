@@ -13,7 +13,8 @@ import numpy.typing as npt
 from weft.results.compare import mean_and_interval
 from weft.results.files import write_text
 from weft.results.metrics import finished_jobs, summary
-from weft.results.pictures.style import DASHES, PALETTE, house_style, legend_below, new_figure, tidy_axes
+from weft.results.pictures.style import DASHES, MUTED, PALETTE, house_style, hover, legend_below, new_figure, tidy_axes
+from weft.results.tables import Cell, Grid
 from weft_evidence import title_of
 from weft_evidence.causes import why_claims_fail
 from weft_evidence.claims import Claim, Reproduction, Verdict
@@ -76,6 +77,9 @@ def _cdf(axes: Axes, values: npt.NDArray[np.float64], name: str, style: Mapping[
 
 
 _STYLES: dict[Verdict, str] = {"reproduced": "green", "direction": "yellow", "no": "red"}  # the rest is dim
+_TONES: dict[Verdict, str] = {"reproduced": "good", "direction": "fair", "no": "bad"}
+_COLOURS: dict[Verdict, str] = {"reproduced": PALETTE[2], "direction": PALETTE[4], "no": PALETTE[1]}
+_LEAST = 0.05  # of the published number; what is less stands at the edge of the picture
 WHY = (
     "Why claims fail in the whole run, as far as experiments have shown. The numbers are those behind the verdicts; "
     "docs/papers has the experiments. A run with --quick can also fail because it is short."
@@ -162,12 +166,11 @@ def write(path: Path, result: Reproduction, command: str = "") -> None:
 
 def render(result: Reproduction, command: str = "") -> str:
     """The report as HTML: claims, notes, pictures, and how to check each claim alone."""
-    from weft.results.html import folded, page, picture_card, plain_table, what_was_run
+    from weft.results.html import folded, grid_table, page, picture_card, what_was_run
     from weft.results.words import verdict_card
 
     title = title_of(result.paper)
     head = f'<header><p class="brand">weft</p><h1>{escape(title)}</h1><p>claims, published and measured</p></header>'
-    rows = [[escape(cell) for cell in cells] for cells in _rows(result)]
     notes, why = (
         "".join(f"<li>{escape(line)}</li>" for line in each) for each in (result.notes, why_claims_fail(result))
     )
@@ -178,19 +181,64 @@ def render(result: Reproduction, command: str = "") -> str:
     if result.headlines:
         stable = stable_rows(result.paper)
         more = ("stability",) if stable else ()
-        first = [
-            [escape(text) for text in (*headline_cells(claim), *(cell(claim, stable) for _ in more))]
-            for claim in result.headlines
-        ]
-        table = plain_table((*COLUMNS, *more), first, "numbers")
-        head += f'<section class="card">{table}</section><h2>All claims</h2>'
+        first = [(*headline_cells(claim), *(cell(claim, stable) for _ in more)) for claim in result.headlines]
+        table = _grid((*COLUMNS, *more), first, result.headlines, COLUMNS.index("verdict"))
+        drawn = picture_card(headline_picture(result), "headlines", _BESIDE) if _beside(result) else ""
+        head += f'<section class="card">{grid_table(table)}</section>{drawn}<h2>All claims</h2>'
+    titles = _titles(result)
     body = (
         f'{head}<section class="card"><p>{escape(result.counts)}.</p>'
-        f"{plain_table(_titles(result), rows, 'numbers')}</section>{whys}"
+        f"{grid_table(_grid(titles, _rows(result), result.claims, len(titles) - 1))}</section>{whys}"
         f'<section class="card notes"><ul>{notes}</ul></section>{pictures}'
         f"{what_was_run(command, more=folded('Each claim alone', commands))}"
     )
     return page(title, body)
+
+
+def _grid(titles: Sequence[str], rows: Sequence[Sequence[str]], claims: Sequence[Claim], verdict: int) -> Grid:
+    """Rows of claims, with the verdicts in their colours."""
+    tones = (_TONES.get(claim.verdict, "") for claim in claims)
+    cells = (
+        tuple(Cell(text, "", tone if i == verdict else "") for i, text in enumerate(row))
+        for row, tone in zip(rows, tones, strict=True)
+    )
+    return Grid(tuple(titles), ("",) * len(titles), tuple(cells), ("what", "stability"))
+
+
+_BESIDE = (
+    "What was measured here over what the paper publishes, with the 95 % interval: green where the number is "
+    "reproduced, yellow where the direction is, red where neither. The line at 1 is the published number."
+)
+
+
+def _beside(result: Reproduction) -> list[tuple[Claim, float, float]]:
+    """Headline claims with a published number above 0, that number, and the measured one."""
+    pairs = [(claim, claim.published, claim.measured) for claim in result.headlines]
+    return [(claim, said, here) for claim, said, here in pairs if said is not None and said > 0 and here is not None]
+
+
+@house_style()
+def headline_picture(result: Reproduction) -> Figure:
+    """Every headline claim with a published number: the measured one beside it."""
+    rows = _beside(result)
+    figure, (axes,) = new_figure(11.4, 0.9 + 0.26 * len(rows))
+    axes.set_xscale("log")
+    shown = [1.0]
+    for y, (claim, published, measured) in enumerate(rows):
+        colour = _COLOURS.get(claim.verdict, MUTED)
+        low, high = (None if end is None else max(end / published, _LEAST) for end in claim.ci95)
+        here = max(measured / published, _LEAST)
+        shown += [value for value in (low, here, high) if value is not None]
+        if low is not None and high is not None:
+            axes.plot([low, high], [y, y], color=colour, linewidth=1.8)
+        axes.plot([here], [y], "<" if here == _LEAST else "o", color=colour, markersize=5)
+        hover(axes, here, y, f"{claim.headline}: {claim.verdict}")
+    axes.axvline(1.0, color=MUTED, linewidth=1.0)
+    axes.set_xlim(min(shown) / 1.1, max(*shown, 1.1) * 1.1)
+    axes.set_yticks(range(len(rows)), [claim.headline for claim, _, _ in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    tidy_axes(axes, "Headline claims", x="measured here over published", grid="x")
+    return figure
 
 
 def _titles(result: Reproduction) -> tuple[str, ...]:

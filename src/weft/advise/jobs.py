@@ -17,6 +17,7 @@ from weft.workload.traces.reading import is_known, read, write
 from weft.workload.traces.rows import Problem, Trace
 
 DAY_S = 86_400.0
+RARE = 0.01  # of the time: if fewer jobs find too few GPUs, hardly any waits
 DECADES_S = 20 * 365 * DAY_S
 
 
@@ -65,6 +66,19 @@ class JobLog:
         times, steps = np.concatenate([begin, end]), np.concatenate([gpus, -gpus])
         order = np.lexsort((steps, times))  # at one moment jobs end before others begin
         return int(np.cumsum(steps[order]).max(initial=0))
+
+    def crowded(self, n_gpus: int) -> tuple[float, int]:
+        """If every job started when it was submitted: for which share of the time up to the last submission they would
+        hold more than so many GPUs, and how many would be enough for all but `RARE` of the time."""
+        begin, lasts, gpus = (self.trace.frame[name].to_numpy() for name in ("submit_s", "duration_s", "gpus"))
+        times, steps = np.concatenate([begin, begin + lasts]), np.concatenate([gpus, -gpus])
+        order = np.argsort(times, kind="stable")
+        held = np.cumsum(steps[order])[:-1]
+        for_s = np.diff(np.minimum(times[order], begin.max()))
+        above = for_s[held > n_gpus].sum() / max(for_s.sum(), 1e-9)
+        levels = np.argsort(held, kind="stable")
+        enough = held[levels][np.searchsorted(np.cumsum(for_s[levels]), (1.0 - RARE) * for_s.sum())]
+        return float(above), int(enough)
 
     def window(self, start_s: float, end_s: float) -> pl.DataFrame:
         """The jobs submitted in a stretch of the log. Before them come those that were running at its start, with what

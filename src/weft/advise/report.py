@@ -121,11 +121,13 @@ def _key(found: Mapping[str, Any]) -> str:
 
 @house_style()
 def race_plot(found: Mapping[str, Any]) -> Figure:
-    """Each stack's ratio to today's, with its interval; left of 1 is better."""
+    """Each stack's ratio to today's, with its interval, on a logarithmic axis; left of 1 is better."""
     entries = found["race"]["stacks"]
     figure, (axes,) = new_figure(11.4, 1.0 + 0.26 * len(entries))
+    shown = [1.0]
     for i, entry in enumerate(entries):
         mean, (low, high) = entry["over_today"]["mean"], entry["over_today"]["ci95"]
+        shown += [value for value in (mean, low, high) if value]
         colour = PALETTE[0] if not entry["dropped"] else MUTED
         if low is not None:
             axes.plot([low, high], [i, i], color=colour, linewidth=1.8)
@@ -133,7 +135,8 @@ def race_plot(found: Mapping[str, Any]) -> Figure:
     axes.axvline(1.0, color=MUTED, linewidth=1.0)
     axes.set_yticks(range(len(entries)), [entry["stack"] for entry in entries], fontsize=8)
     axes.set_ylim(len(entries) - 0.5, -0.5)
-    axes.set_xlim(left=0)
+    axes.set_xscale("log", nonpositive="clip")  # twice and half are equally far from 1
+    axes.set_xlim(max(min(shown), 0.05) / 1.1, max(*shown, 1.1) * 1.1)
     tidy_axes(axes, f"Mean completion time over that of {found['race']['reference']} (grey: dropped out)", grid="x")
     return figure
 
@@ -164,7 +167,7 @@ def write_report(path: Path, found: Mapping[str, Any], command: str = "") -> Pat
         '<h2>What was understood</h2><section class="card">'
         + definition_list(understood(facts), "lines")
         + "</section>",
-        picture_card(load_plot(found), "load"),
+        picture_card(load_plot(found), "load") if len(facts["load_by_day"]) > 1 else "",
         "<h2>What happened, simulated</h2>",
         '<section class="card">' + "".join(f"<p>{escape(s)}</p>" for s in found["replay"]["sentences"]) + "</section>",
         f'<h2>The race</h2><section class="card">{grid_table(race_grid(found))}<p class="key">{escape(_key(found))}</p>'

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft.advise.jobs import JobLog, first_problem
+from weft.advise.jobs import RARE, JobLog, first_problem
 from weft.advise.race import Entrant, Race, Windows, ratios, score
 from weft.advise.replayed import ALIKE, TODAY, Replayed
 from weft.advise.site import Site
 from weft.errors import InputError
 from weft.results.compare import mean_and_interval
-from weft.results.display import duration, number
+from weft.results.display import duration, number, percent
 from weft.results.words import ratio_words
 
 CLOSE = 1.02  # stacks within this factor of each other count as equally good
@@ -174,7 +174,19 @@ class Advice:
             parts.append("the log is a single window, so another month may give another answer")
         if not parts:
             parts.append(f"models and cluster are as given, so only on what the log shows ({self.replayed.trust})")
-        return "What it depends on: " + "; ".join(parts) + "."
+        return "What it depends on: " + "; ".join([*parts, self._size()]) + "."
+
+    def _size(self) -> str:
+        """Why a cluster of another size may get other advice."""
+        n, (share, enough) = self.site.n_gpus, self.log.crowded(self.site.n_gpus)
+        told = (
+            f"if all jobs started when submitted, they would hold more than {n:,} GPUs for {percent(share)} of the time"
+        )
+        if share > RARE:
+            return (
+                f"{told}, and more than {enough:,} for {percent(RARE)}; with so many hardly any waits: less is to gain"
+            )
+        return f"{told}, so hardly any waits; with fewer than {enough:,} GPUs more do, and the advice may be another"
 
     @property
     def unqueued(self) -> bool:

@@ -26,6 +26,8 @@ class Fact(Enum):
     MODEL = "model"
     PROFILE = "profile"
 
+    __hash__ = object.__hash__  # each is one object; Enum's own hash is Python, and policies ask for facts all the time
+
 
 class JobStatus(Enum):
     """Where a job is. Decisions are requests: it is STARTING or STOPPING until the world confirms."""

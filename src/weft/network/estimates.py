@@ -72,7 +72,7 @@ class Estimates:
         self.sharing = sharing
         self.collective = collective
         self.exposed = exposed
-        self._known: dict[tuple[int, str, Spread], tuple[Profile, Estimate]] = {}  # the profile is kept, and so its id
+        self._known: dict[tuple[int, str, int, int], tuple[Profile, Estimate]] = {}  # the profile keeps its id
 
     def play(self, profile: Profile, gpus: Placement, compute_factor: float = 1.0, flow_key: int = 0) -> Iteration:
         """One iteration over links on these GPUs, task by task."""
@@ -80,11 +80,12 @@ class Estimates:
 
     def of(self, profile: Profile, model: str, spread: Spread) -> Estimate:
         """Seconds of one iteration on an example of such a placement, and its compute part."""
-        key = (id(profile), model, spread)
-        if key not in self._known:
+        key = (id(profile), model, spread.servers, spread.racks)
+        found = self._known.get(key)
+        if found is None:
             gpus = example_placement(self.cluster, profile.workers, spread, profile.grouped)
-            self._known[key] = (profile, Estimate(self.seconds(profile, gpus, model), profile.compute_s))
-        return self._known[key][1]
+            found = self._known[key] = (profile, Estimate(self.seconds(profile, gpus, model), profile.compute_s))
+        return found[1]
 
     def seconds(
         self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0, compute_factor: float = 1.0

@@ -31,7 +31,10 @@ def page(title: str, body: str) -> str:
 
 def grid_table(grid: Grid) -> str:
     """A grid as a table; a cell's finer print goes below its value."""
-    words = [all(row[i].text[:1].isalpha() for row in grid.rows) for i in range(len(grid.titles))]
+    words = [
+        title in grid.wordy or all(row[i].text[:1].isalpha() for row in grid.rows)
+        for i, title in enumerate(grid.titles)
+    ]
     heads = "".join(
         f"<th{_WORDS * left}>{escape(title)}{f' <small>{escape(unit)}</small>' if unit else ''}</th>"
         for title, unit, left in zip(grid.titles, grid.units, words, strict=True)
@@ -92,6 +95,7 @@ def notebook_summary(summary: Mapping[str, Any]) -> str:
 
 
 def _cell(cell: Cell, tag: str, left: bool = False) -> str:
-    tone = f' class="{cell.tone}"' if cell.tone else _WORDS * left
+    classes = " ".join(filter(None, ("words" * left, cell.tone)))
+    tone = f' class="{classes}"' if classes else ""
     small = f"<small>{escape(cell.small)}</small>" if cell.small else ""
     return f"<{tag}{tone}>{escape(cell.text)}{small}</{tag}>"

@@ -20,12 +20,12 @@ _DISTRIBUTIONS = {
     "comm_s": "exposed comm.",
     "iteration_s": "iteration",
 }
-_STYLES = {"good": "green", "bad": "red", "": ""}
+_STYLES = {"good": "green", "fair": "yellow", "bad": "red", "": ""}
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell: its words, a finer-print addition (an interval), and whether it is good or bad news."""
+    """One cell: its words, a finer-print addition (an interval), and whether it is good news, fair or bad."""
 
     text: str
     small: str = ""
@@ -34,11 +34,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table's contents: column titles with their units, and rows. The first column names the row."""
+    """A table's contents: column titles with their units, and rows. The first column names the row; columns of which
+    every cell begins with a letter hold words, and so do those that are named."""
 
     titles: tuple[str, ...]
     units: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    wordy: tuple[str, ...] = ()
 
 
 _LEAST_ASKED = ("JCT median", "makespan", "JCT p95", "exposed comm.", "GPU util.")  # left out in a narrow terminal

@@ -42,7 +42,22 @@ def test_iteration_cdf_weighs_run_lengths(run: RunResult) -> None:
     rows = run.iterations.filter(pl.col("count") > 0)
     slowdown = rows.select(pl.col("duration_s") / pl.col("duration_s").min().over("job_id")).to_series()
     expanded = np.repeat(slowdown.to_numpy(), rows["count"].to_numpy().astype(int))
-    assert float(np.interp(0.9, y, x)) == pytest.approx(np.quantile(expanded, 0.9), rel=0.02)
+    for slow in (0.5, 0.1, 0.02):
+        assert float(np.interp(slow, y[::-1], x[::-1])) == pytest.approx(np.quantile(expanded, 1 - slow), rel=0.02)
+
+
+def test_the_few_slow_iterations_are_seen(run: RunResult) -> None:
+    """One iteration in a thousand takes 100 times as long: the line goes there, and does not stand at 1."""
+    row = run.iterations.head(1)
+    rows = pl.concat(
+        row.with_columns(duration_s=pl.lit(d, pl.Float64), count=pl.lit(n, row["count"].dtype))
+        for d, n in ((1.0, 999), (100.0, 1))
+    )
+    figure = plots.iteration_cdf([replace(run, iterations=rows)])
+    x, y = line_of(figure)
+    assert (x[0], x[-1]) == (1.0, pytest.approx(100.0))
+    assert y[-1] == pytest.approx(0.001)
+    assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
 
 
 def test_wide_ranges_get_a_logarithmic_axis(run: RunResult) -> None:

@@ -52,16 +52,16 @@ def jct_cdf(runs: Sequence[RunResult]) -> Figure:
     """Cumulative share of finished jobs over completion time, one line per stack (seeds pooled)."""
     curves = {}
     for stack, group in _by_stack(runs).items():
-        values = np.concatenate([finished_jobs(run)["jct_s"].drop_nulls().to_numpy() for run in group])
-        curves[stack] = (values, np.ones(len(values)))
+        curves[stack] = np.concatenate([finished_jobs(run)["jct_s"].drop_nulls().to_numpy() for run in group])
     figure, (axes,) = new_figure(5.6, 3.3)
-    _draw_cdfs(figure, axes, curves, "Job completion time", "jobs")
+    _draw_cdfs(figure, axes, curves)
     return figure
 
 
 @house_style()
 def iteration_cdf(runs: Sequence[RunResult]) -> Figure:
-    """Cumulative share of training iterations over their slowdown, one line per stack (seeds pooled).
+    """Share of training iterations with at least some slowdown, one line per stack (seeds pooled). Most iterations are
+    as fast as any, so both axes are logarithmic: what differs is the tail.
 
     An iteration's slowdown is its time over that of its job's fastest iteration in any of these runs, so that jobs
     with iterations of a millisecond and of a minute share one axis.
@@ -76,7 +76,26 @@ def iteration_cdf(runs: Sequence[RunResult]) -> Figure:
         for (stack,), group in pl.concat(every).with_columns(pl.col("duration_s") / fastest).group_by("stack"):
             curves[stack] = (group["duration_s"].to_numpy(), group["count"].to_numpy())
     figure, (axes,) = new_figure(5.6, 3.3)
-    _draw_cdfs(figure, axes, {s: curves[s] for s in _by_stack(runs) if s in curves}, "Iteration slowdown", "iterations")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    slowest = 2.0
+    for i, stack in enumerate(name for name in _by_stack(runs) if name in curves):
+        values, counts = curves[stack]
+        n = max(float(counts.sum()), 2.0)
+        share = np.geomspace(1.0, 1.0 / n, _POINTS)
+        x = run_length_quantiles(values, counts, np.minimum((1.0 - share) * n / (n - 1.0), 1.0))
+        slowest = max(slowest, float(x[-1]))
+        axes.plot(x, share, color=_colour(i), linestyle=_dash(i), label=stack)
+        for k in range(0, _POINTS, _POINTS // _MARKS):
+            words = f"{stack}: {number(100 * share[k])} % of iterations take {number(x[k])} times the fastest or longer"
+            hover(axes, float(x[k]), float(share[k]), words)
+    axes.set_xlim(1.0, slowest * 1.05)
+    axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g} %")
+    tidy_axes(axes, "Iteration slowdown", "times the fastest", "iterations at least so slow", grid="both")
+    axes.minorticks_off()
+    if not curves:
+        say(axes, "no iteration recorded")
+    _legend(figure, axes, len(curves))
     return figure
 
 
@@ -176,19 +195,19 @@ def ratio_intervals(comparison: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def _draw_cdfs(figure: Figure, axes: Axes, curves: Mapping[str, tuple[Floats, Floats]], title: str, what: str) -> None:
-    """Times of jobs, in a unit that suits them, or slowdowns of iterations."""
+def _draw_cdfs(figure: Figure, axes: Axes, curves: Mapping[str, Floats]) -> None:
+    """Times of jobs, in a unit that suits them."""
     q = np.linspace(0.0, 1.0, _POINTS)
-    lines = {name: run_length_quantiles(v, c, q) for name, (v, c) in curves.items() if len(v)}
+    lines = {name: np.quantile(v, q) for name, v in curves.items() if len(v)}
     pooled = np.concatenate([*lines.values()]) if lines else np.zeros(0)
     low, high = (np.quantile(pooled, [0.005, 1.0])) if len(pooled) else (0.0, 0.0)
-    unit = time_unit([float(high)]) if what == "jobs" else Unit("times the fastest", 1.0)
+    unit = time_unit([float(high)])
     for i, name in enumerate(curves):
         if name in lines:
             axes.plot(lines[name] / unit.seconds, q, color=_colour(i), linestyle=_dash(i), label=name)
             for share in _HOVERED:
                 x = lines[name][round(share * (_POINTS - 1))] / unit.seconds
-                hover(axes, x, share, f"{name}: {100 * share:.0f} % of {what} within {number(x)} {unit.name}")
+                hover(axes, x, share, f"{name}: {100 * share:.0f} % of jobs within {number(x)} {unit.name}")
     if low > 0 and high / low > _WIDE:
         axes.set_xscale("log")
         axes.minorticks_off()
@@ -196,9 +215,9 @@ def _draw_cdfs(figure: Figure, axes: Axes, curves: Mapping[str, tuple[Floats, Fl
         axes.set_xlim(left=0)
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:.0f} %")
-    tidy_axes(axes, title, x=f"time ({unit.name})" if what == "jobs" else unit.name, y=f"share of {what}", grid="both")
+    tidy_axes(axes, "Job completion time", x=f"time ({unit.name})", y="share of jobs", grid="both")
     if not lines:
-        say(axes, "no job finished" if what == "jobs" else "no iteration recorded")
+        say(axes, "no job finished")
     _legend(figure, axes, len(lines))
 
 

@@ -128,7 +128,7 @@ def plain_numbers(figure: Figure) -> None:
         for axis in (axes.xaxis, axes.yaxis):
             if axis.get_scale() in ("log", "symlog") and isinstance(axis.get_major_formatter(), LogFormatter):
                 low, high = sorted(axis.get_view_interval())
-                few = low > 0 and high / low < 100  # less than two powers of ten: 2 and 5 between them are named too
+                few = low > 0 and high / low < 1000  # less than three powers of ten: 2 and 5 between them are named too
                 if axis.get_scale() == "log":
                     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
                 axis.set_major_formatter(lambda v, _: f"{v:,.0f}" if abs(v) >= 1000 else f"{v:g}")
