@@ -147,6 +147,18 @@ def test_one_flow_keeps_the_queue_at_the_marks_where_cubic_fills_the_buffer(tmp_
 
 
 @pytest.mark.long
+def test_a_sender_that_keeps_its_rate_loses_nothing_but_what_is_lost(tmp_path: Path) -> None:
+    """At 1 % loss the window stays where it is, and CUBIC cuts its own again and again."""
+    kept, cut = (_once(Links(control=control, loss=0.01), 1, tmp_path, 2.0) for control in ("fixed", "cubic"))
+    (name,) = kept.names
+    assert name.startswith("weft_fixed_")
+    assert name not in controls()
+    assert kept.left == 1.0
+    assert cut.left < 1.0
+    assert kept.goodput[0] > 1.3 * cut.goodput[0]
+
+
+@pytest.mark.long
 def test_two_flows_share_evenly(tmp_path: Path) -> None:
     seen = _watched(Links(control="dctcp", marks=Marks(dctcp.MARK_BYTES)), 2, tmp_path)
     assert sum(seen.goodput) == pytest.approx(0.956, rel=0.04)

@@ -128,7 +128,12 @@ def _by_name(source: str | Path) -> Path:
     from weft.scenario.shipped import names, scenario_path
 
     path = Path(source)
-    return scenario_path(str(source)) if str(source) in names() and not path.exists() else path
+    if path.exists() or path.suffix:
+        return path
+    if str(source) not in names():
+        come = ", ".join(names())
+        raise ScenarioError(f"{path}: no such file; write one with: weft init {path}; these come with weft: {come}")
+    return scenario_path(str(source))
 
 
 def _checked(data: dict[str, Any], path: Path | None) -> Scenario:

@@ -41,6 +41,7 @@ from weft_live.testbed.stillness import Undisturbed
 SCALE = 125.0  # 25 Gbit/s are 200 Mbit/s
 _LEARN = 5  # iterations of a job before it counts
 _SLOT_S = 0.06
+_FIXED = ", senders that keep their rate"
 TWO = (("vgg19[batch=64]", (0, 1)), ("resnet50[batch=64]", (0, 1)))
 THREE = (("vgg19[batch=64]", (0, 1, 2)), ("vgg16[batch=64]", (2, 3, 4)), ("resnet50[batch=64]", (4, 5, 0)))
 OTHERS = ((2, 5), (4, 1), (0, 3))  # foreign flows beside THREE, on the NICs that jobs share
@@ -304,14 +305,16 @@ def _loss(repetitions: int, iterations: int, still: Undisturbed) -> list[dict[st
     """Figure 10: one VGG16 job whose packets are lost at random."""
     paces: list[tuple[str, float, float | None]] = [
         ("tcp:cubic", 0.002, 62.0), ("tcp:reno", 0.002, 62.0), ("tcp:bbr", 0.002, None), ("tcp:dctcp", 0.002, None),
-        ("tcp:cubic", 0.01, None), ("flow", 0.01, 4.0),
+        ("tcp:cubic", 0.01, None), ("flow", 0.01, 4.0), ("tcp:fixed", 0.01, None), (f"flow{_FIXED}", 0.01, 4.0),
     ]  # fmt: skip
-    if refused := no_dctcp():
-        still.say(f"{refused}; figure 10 is run without it")
-        del paces[3]
+    for control, own in (("dctcp", "tcp:dctcp"), ("fixed", "fixed")):
+        if refused := no_dctcp(control):
+            still.say(f"{refused}; figure 10 is run without it")
+            paces = [each for each in paces if own not in each[0]]
     job, rows = (("vgg16[batch=64]", (0, 1)),), []
     for pace, loss, published in paces:
-        control = pace.removeprefix("tcp:") if pace.startswith("tcp:") else "cubic"
+        by = pace.removesuffix(_FIXED)
+        control = by.removeprefix("tcp:") if by.startswith("tcp:") else "fixed" if by != pace else "cubic"
         slower = []
         for n in range(repetitions):
             _told(still, f"figure 10, {pace}, {100 * loss:g} % lost", n, repetitions)
@@ -320,11 +323,14 @@ def _loss(repetitions: int, iterations: int, still: Undisturbed) -> list[dict[st
                 marks = Marks(MARK_BYTES) if control == "dctcp" else None
                 links = Links(control=control, loss=share, marks=marks)
                 with RealFlows(2, links=links, still=still) as lab:
-                    seconds.append(lab.run(job, pace, max(_LEARN + 4, iterations // 2)).iteration_s[0])
+                    seconds.append(lab.run(job, by, max(_LEARN + 4, iterations // 2)).iteration_s[0])
             slower.append(100 * (1 - seconds[1] / seconds[0]))
-        played = [_simulated(job, pace, 30, servers=2, loss=share)[0][0] for share in (loss, 0.0)]
+        simulated = None
+        if by != "tcp:fixed":
+            played = [_simulated(job, by, 30, servers=2, loss=share)[0][0] for share in (loss, 0.0)]
+            simulated = 100 * (1 - played[1] / played[0])
         what = f"figure 10: VGG16 trains slower, {100 * loss:g} % lost, {pace}"
-        rows.append(row(what, "%", published, 100 * (1 - played[1] / played[0]), slower))
+        rows.append(row(what, "%", published, simulated, slower))
     return rows
 
 

@@ -33,8 +33,8 @@ ControlOption = Annotated[
     list[str] | None,
     typer.Option(
         "--control", metavar="NAME[@A[-B]]",
-        help="Congestion control (cubic, reno, bbr, dctcp): of all senders, of server A, or from A to B; "
-        "may be repeated.",
+        help="Congestion control (cubic, reno, bbr, dctcp; fixed: one that keeps its rate whatever is lost): of all "
+        "senders, of server A, or from A to B; may be repeated.",
     ),
 ]  # fmt: skip
 LossOption = Annotated[float, typer.Option("--loss", min=0, max=0.5, help="Share of packets lost at random, per link.")]

@@ -59,15 +59,15 @@ def refuse() -> None:
 
 def controls() -> list[str]:
     """Congestion controls that this kernel has, without those that testbeds have registered."""
-    return [name for name in _CONTROLS.read_text().split() if not name.startswith(dctcp.PREFIX)]
+    return [name for name in _CONTROLS.read_text().split() if not name.startswith(dctcp.PREFIXES)]
 
 
-def no_dctcp() -> str:
-    """Why a testbed here cannot have DCTCP, neither the kernel's nor ours; nothing if it can."""
-    if "dctcp" in controls():
+def no_dctcp(control: str = "dctcp") -> str:
+    """Why a testbed here cannot have DCTCP (or `fixed`), neither the kernel's nor ours; nothing if it can."""
+    if control in controls():
         return ""
     try:
-        os.close(dctcp.register()[1])
+        os.close(dctcp.register(control)[1])
     except InputError as error:
         return str(error)
     return ""
@@ -94,15 +94,15 @@ class Testbed:
         refuse()
         self.blueprint, self.links = blueprint, links or Links()
         known, asked = set(controls()), {self.links.control, *self.links.routes.values()}
-        for control in sorted(asked - known - {"dctcp"}):
+        for control in sorted(asked - known - {*dctcp.OWN}):
             raise InputError(f"testbed: this kernel has no {control}; it has {', '.join(sorted(known))}")
         self._files: dict[str, int] = {}  # namespaces by host; "" is the one of the switches
         self._children: list[subprocess.Popen[Any]] = []
         self._warden: subprocess.Popen[str] | None = None
-        self._dctcp: tuple[str, int] | None = None  # our own, where the kernel has none: name and file
+        self._own: dict[str, tuple[str, int]] = {}  # controls of our own, where the kernel has none: name and file
         try:
-            if "dctcp" in asked - known:
-                self._dctcp = dctcp.register()
+            for control in sorted((asked - known) & {*dctcp.OWN}):
+                self._own[control] = dctcp.register(control)
             self._guard()
             self._build()
         except BaseException:
@@ -182,9 +182,8 @@ class Testbed:
         if self._warden is not None:
             self._warden.communicate()  # what children have left behind ends now, and the folder goes
             self._warden = None
-        if self._dctcp is not None:
-            os.close(self._dctcp[1])
-            self._dctcp = None
+        while self._own:
+            os.close(self._own.popitem()[1][1])
         for file in self._files.values():
             os.close(file)
         self._files.clear()
@@ -269,7 +268,7 @@ class Testbed:
                     if (name, host.name) in self.links.routes:
                         routes.append((f"{host.address}/32", self.links.routes[name, host.name]))
             for dst, control in routes:
-                ours = self._dctcp if control == "dctcp" else None
+                ours = self._own.get(control)
                 metrics: dict[str, str | int] = {"cc_algo": ours[0] if ours else control}
                 if self.links.marks is not None:
                     metrics["features"] = 1  # RTAX_FEATURE_ECN

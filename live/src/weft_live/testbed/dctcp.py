@@ -1,4 +1,5 @@
-"""DCTCP where the kernel has none: our own (dctcp.bpf.c), compiled on first use and loaded by libbpf.
+"""Congestion controls of our own, compiled on first use and loaded by libbpf: DCTCP where the kernel has none
+(dctcp.bpf.c), and a sender that keeps its rate whatever is lost (fixed.bpf.c).
 
 A registration holds for the whole machine, as long as some process has the file of its link open: the kernel removes it
 when the last such process ends, in whatever way. Every testbed registers a name of its own, so that none depends on
@@ -25,17 +26,17 @@ from weft.errors import InputError
 from weft.kernels import cache_root
 from weft_live.testbed.packets import bpf
 
-_SOURCE = Path(__file__).with_name("dctcp.bpf.c")
+OWN = ("dctcp", "fixed")
 MARK_BYTES = 110_000  # unless told: 64 kB pass a link without waiting, and 45 kB wait
 PREFIX = "weft_dctcp_"
-_NAME = f"{PREFIX}NAME".encode()  # in the source
+PREFIXES = (PREFIX, "weft_fixed_")
 _BTF = Path("/sys/kernel/btf/vmlinux")
 _LINK_CREATE, _STRUCT_OPS, _F_LINK = 28, 44, 1 << 13
 _TRIES = 8
 
 
-def lacking() -> str | None:
-    """What is missing here for a DCTCP of our own, and how to get it."""
+def lacking(control: str = "dctcp") -> str | None:
+    """What is missing here for a congestion control of our own, and how to get it."""
     if _version() < (6, 4):  # older ones do not take it away with the process
         return "it needs Linux 6.4 or newer"
     if not _BTF.exists():
@@ -44,55 +45,59 @@ def lacking() -> str | None:
         ctypes.CDLL("libbpf.so.1")
     except OSError:
         return "libbpf is missing (Debian, Ubuntu: apt-get install libbpf1)"
-    if not _object().exists() and shutil.which("clang") is None:
+    if not _object(control).exists() and shutil.which("clang") is None:
         return "clang is missing (Debian, Ubuntu: apt-get install --no-install-recommends clang)"
     return None
 
 
-def register() -> tuple[str, int]:
-    """The name of a new congestion control, and the file that it lives by."""
-    if missing := lacking():
-        raise InputError(f"testbed: this kernel has no dctcp, and ours cannot be had: {missing}")
-    program = _compiled()
+def register(control: str = "dctcp") -> tuple[str, int]:
+    """The name of a new congestion control of this kind, and the file that it lives by."""
+    if missing := lacking(control):
+        raise InputError(f"testbed: this kernel has no {control}, and ours cannot be had: {missing}")
+    program, usual = _compiled(control), f"weft_{control}_NAME".encode()  # in the source
     for _ in range(_TRIES):
-        name = _NAME.replace(b"NAME", secrets.token_hex(2).encode())
+        name = usual.replace(b"NAME", secrets.token_hex(2).encode())
         try:
-            return name.decode(), _load(program.replace(_NAME, name))
+            return name.decode(), _load(program.replace(usual, name), f"weft_{control}")
         except OSError as error:
             if error.errno != errno.EEXIST:  # another testbed has that name
                 raise InputError(
-                    f"testbed: this kernel has no dctcp, and does not take ours ({error.strerror})"
+                    f"testbed: this kernel has no {control}, and does not take ours ({error.strerror})"
                 ) from None
-    raise InputError(f"testbed: all of {_TRIES} names for dctcp were taken")
+    raise InputError(f"testbed: all of {_TRIES} names for {control} were taken")
 
 
 def _version() -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
 
 
-def _object() -> Path:
+def _source(control: str) -> Path:
+    return Path(__file__).with_name(f"{control}.bpf.c")
+
+
+def _object(control: str) -> Path:
     """Where the compiled program is kept; it suits every kernel."""
-    return cache_root() / f"dctcp-{hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:16]}.o"
+    return cache_root() / f"{control}-{hashlib.sha256(_source(control).read_bytes()).hexdigest()[:16]}.o"
 
 
-def _compiled() -> bytes:
+def _compiled(control: str) -> bytes:
     """The program, from the cache if it is there."""
-    kept = _object()
+    kept, source = _object(control), _source(control)
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
             new = Path(folder, kept.name)
-            command = ["clang", "-O2", "-g", "-target", "bpf", "-c", str(_SOURCE), "-o", str(new)]
+            command = ["clang", "-O2", "-g", "-target", "bpf", "-c", str(source), "-o", str(new)]
             ran = subprocess.run(command, capture_output=True, text=True)
             if ran.returncode != 0:
                 said = ran.stderr.strip().splitlines()[:1] or [f"code {ran.returncode}"]
-                raise InputError(f"testbed: clang cannot compile {_SOURCE.name}: {said[0]}")
+                raise InputError(f"testbed: clang cannot compile {source.name}: {said[0]}")
             new.replace(kept)
     return kept.read_bytes()
 
 
-def _load(program: bytes) -> int:
-    """Register what the program has under its name; returns the file of the link."""
+def _load(program: bytes, table_name: str) -> int:
+    """Register what the program has in this table; returns the file of the link."""
     lib = ctypes.CDLL("libbpf.so.1", use_errno=True)
 
     def call(name: str, kind: Any, *arguments: Any) -> Any:
@@ -109,7 +114,7 @@ def _load(program: bytes) -> int:
     pointer, integer = ctypes.c_void_p, ctypes.c_int
     loaded = pointer(call("bpf_object__open_mem", pointer, program, ctypes.c_size_t(len(program)), None))
     try:
-        table = pointer(call("bpf_object__find_map_by_name", pointer, loaded, b"weft_dctcp"))
+        table = pointer(call("bpf_object__find_map_by_name", pointer, loaded, table_name.encode()))
         call("bpf_map__set_map_flags", integer, table, ctypes.c_uint32(_F_LINK))
         call("bpf_object__load", integer, loaded)
         link = pointer(call("bpf_map__attach_struct_ops", pointer, table))
