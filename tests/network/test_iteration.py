@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 
 import weft
-from weft.errors import StackError
+from weft.errors import ScenarioError, StackError
 from weft.model import Compute, Profile, Transfer
 from weft.model.cluster import Cluster
 from weft.model.job import Job
@@ -15,7 +15,7 @@ from weft.network.cost import Shape, TierTable
 from weft.network.estimates import example_placement
 from weft.network.hierarchy import MODERN
 from weft.network.iteration import play_on
-from weft.network.topologies import Machine, fat_tree, leaf_spine, single_switch
+from weft.network.topologies import Machine, fat_tree, leaf_spine, rails, single_switch
 from weft.sim import NetworkSpec, RunSpec
 from weft.sim.engine import Engine, EngineSpec
 from weft.sim.lower import Lowering
@@ -35,6 +35,14 @@ CLUSTERS = [
     leaf_spine(3, 5, Machine(gpus_per_server=3, nic_gbps=10, latency_us=7, intra_latency_us=2), oversubscription=3.0),
     fat_tree(4, Machine(gpus_per_server=2, nic_gbps=40, intra_server_gbps=100)),
     single_switch(6, Machine(gpus_per_server=4, nic_gbps=1)),
+]
+
+
+TRAYS = Machine(4, 50, intra_server_gbps=900, nics_per_server=2, nvlink_domain=2, nvlink_gbps=700, nvlink_latency_us=1)
+WIRED = [
+    rails(2, 2, Machine(8, nic_gbps=25, nics_per_server=8, intra_server_gbps=300, latency_us=3), oversubscription=4.0),
+    rails(2, 2, Machine(8, nic_gbps=25, nics_per_server=4), spines=2, pxn=False),
+    rails(2, 4, TRAYS, racks_per_pod=1, oversubscription=[1, 3]),
 ]
 
 
@@ -74,6 +82,17 @@ def test_agrees_with_the_engine_to_the_last_bit(cluster: Cluster, network: Netwo
         profile = drawn_profile(draw, workers)
         played = play_on(cluster, profile, gpus, network.collective, key, network.alone)
         assert played.seconds == by_engine(cluster, network, profile, gpus, key)
+
+
+@pytest.mark.parametrize("network", [n for n in SHARINGS if n.sharing != "k-way"], ids=lambda n: n.collective)
+@pytest.mark.parametrize("cluster", WIRED, ids=lambda c: f"{c.n_nics} NICs")
+def test_agrees_with_the_engine_over_nics_and_nvlink(cluster: Cluster, network: NetworkSpec) -> None:
+    test_agrees_with_the_engine_to_the_last_bit(cluster, network)
+
+
+def test_k_way_sharing_knows_one_nic_per_server() -> None:
+    with pytest.raises(ScenarioError, match="k-way"):
+        estimates(WIRED[0], NetworkSpec(sharing="k-way"))
 
 
 def test_agrees_with_the_engine_on_models_of_the_zoo() -> None:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from weft.model.job import Job
 from weft.model.plan import Gate
 from weft.model.profile import Compute, Profile, Transfer
 from weft.model.view import ClusterView
-from weft.network.topologies import Machine, leaf_spine
+from weft.network.topologies import Machine, leaf_spine, rails
 from weft.policies.pace.base import Admission, Pace
 from weft.policies.planners.base import Planner
 from weft.results.run import RunResult
@@ -114,8 +114,9 @@ class Run:
         return simulate(self.cluster, self.jobs, self.stack, self.network, self.run, **more)
 
 
-def draw_run(rng: random.Random, **run: Any) -> Run:
-    """A cluster, jobs, a stack and what goes wrong."""
+def draw_run(rng: random.Random, wired: bool = False, **run: Any) -> Run:
+    """A cluster, jobs, a stack and what goes wrong; a `wired` one has two NICs per server and NVLink domains of two
+    servers."""
     machine = Machine(
         gpus_per_server=rng.choice([1, 2, 4]),
         nic_gbps=10.0,
@@ -123,8 +124,11 @@ def draw_run(rng: random.Random, **run: Any) -> Run:
         latency_us=rng.choice([0.0, 50.0]),
     )
     cluster = leaf_spine(rng.randint(1, 3), rng.randint(2, 3), machine, oversubscription=rng.choice([1.0, 2.0, 4.0]))
+    if wired:
+        more = {"gpus_per_server": 2, "nics_per_server": 2, "nvlink_domain": 2, "nvlink_gbps": 60.0}
+        cluster = rails(2, 2, replace(machine, **more), oversubscription=2.0, pxn=rng.random() < 0.5)
     jobs = tuple(draw_job(rng, f"job{i}", cluster) for i in range(rng.randint(4, 12)))
-    sharing = rng.choice(["max-min", "max-min", "k-way", "ideal"])
+    sharing = rng.choice(["max-min", "max-min", "max-min" if wired else "k-way", "ideal"])
     network = NetworkSpec(sharing=sharing, collective=rng.choice(["ring", "parameter-server"]), a_s=0.001)
     circumstances = RunSpec(
         seed=rng.randrange(100),

@@ -96,7 +96,7 @@ def test_simulations_create_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     books = watch(monkeypatch)
     preempted = 0
     for seed in range(thorough(60)):
-        run = draw_run(random.Random(seed), skip=False)
+        run = draw_run(random.Random(seed), wired=seed % 3 == 1, skip=False)
         result = run.simulate()
         assert (result.jobs["status"] == "finished").all()
         check_run(run, result, books)
@@ -109,7 +109,7 @@ def test_simulations_that_skip_carry_the_same_bytes(monkeypatch: pytest.MonkeyPa
     """Skipping is invisible in bytes, GPU seconds and finish times; an estimate still carries every byte."""
     books = watch(monkeypatch)
     for seed in range(thorough(40)):
-        run = draw_run(random.Random(seed), jitter=0.0, stragglers=0.0)
+        run = draw_run(random.Random(seed), wired=seed % 3 == 1, jitter=0.0, stragglers=0.0)
         result = run.simulate()
         check_run(run, result, books)
         check_work(run, result)

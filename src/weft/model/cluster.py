@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 Route = tuple[int, ...]  # link ids from source to destination
-Router = Callable[[int, int, int], Route]  # (source server, destination server, flow hash) -> links
+Router = Callable[[int, int, int], Route]  # (source NIC, destination NIC, flow hash) -> links
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +30,39 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A machine with GPUs. `domains` is its path of switches from the nearest (its rack) outwards."""
+    """A machine with GPUs. `domains` is its path of switches from the nearest (its rack) outwards; `rack` numbers the
+    nearest. Where servers are joined by NVLink, their NVLink domain is the nearest.
+
+    What is empty or 0 is as the cluster says. GPU number g of n uses NIC number g x NICs // n.
+    """
 
     id: int
     name: str
     gpus: tuple[int, ...]
     rack: int
     domains: tuple[str, ...] = ()
+    nics: tuple[int, ...] = ()  # their numbers in the cluster; empty: one, with the number of the server
+    nvlink: int = -1  # the NVLink domain that it is in with other servers; -1: none
+    gpu: str = ""
+    gpu_memory_bytes: float = 0.0
+    intra_bytes_per_s: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """One level of the tree of a cluster: servers, NVLink domains, racks, pods, ..., the whole cluster."""
+
+    name: str
+    of_server: Ints  # the group of this level that each server is in
+    gpus: Ints  # of each group
 
 
 @dataclass(frozen=True)
 class Topology:
-    """Directed links and the routes between servers. Equal-cost paths are chosen by a seeded hash of the flow."""
+    """Directed links and the routes between NICs. Equal-cost paths are chosen by a seeded hash of the flow.
+
+    A server with one NIC and this NIC have the same number.
+    """
 
     name: str
     links: tuple[Link, ...]
@@ -49,7 +71,7 @@ class Topology:
     notes: tuple[str, ...] = ()  # what the reader of results must know about it
 
     def route(self, src: int, dst: int, flow: int = 0) -> Route:
-        """Links from server `src` to server `dst` (empty when they are the same)."""
+        """Links from NIC `src` to NIC `dst` (empty when they are the same)."""
         return () if src == dst else self.router(src, dst, flow)
 
     @cached_property
@@ -70,20 +92,25 @@ class Cluster:
     servers: tuple[Server, ...]
     topology: Topology
     gpu: str = "V100"
-    gpu_memory_bytes: float = 16e9
+    gpu_memory_bytes: float = 16e9  # where servers differ, of the largest GPU
     intra_server_bytes_per_s: float = float("inf")  # per GPU port inside a server
     latency_s: float = 0.0  # one message between servers
     intra_latency_s: float = 0.0  # one message inside a server
     copies: int = 1  # identical parts without a connection between them (see `copied`)
+    level_names: tuple[str, ...] = ("rack",)  # levels between the servers and the whole, as `domains` has them
+    nvlinks: tuple[tuple[int, int], ...] = ()  # of each GPU, the link to its NVLink domain and back; (-1, -1): none
+    nvlink_latency_s: float = 0.0  # one message between servers of an NVLink domain
+    pxn: bool = False  # a message leaves by the NIC that is on its receiver's rail, if that NIC is the job's too
 
     def copied(self, n: int) -> Cluster:
         """n copies of this cluster that share nothing, so that each of n jobs can have a whole cluster to itself."""
         servers, links, gpus, racks = len(self.servers), len(self.topology.links), self.n_gpus, self.n_racks
+        nics, domains = self.n_nics, max((s.nvlink for s in self.servers), default=-1) + 1
         router = self.topology.router
 
         def route(src: int, dst: int, flow: int) -> Route:
-            copy = src // servers
-            return tuple(link + copy * links for link in router(src % servers, dst % servers, flow))
+            copy = src // nics
+            return tuple(link + copy * links for link in router(src % nics, dst % nics, flow))
 
         topology = replace(
             self.topology,
@@ -97,22 +124,33 @@ class Cluster:
         copies = tuple(
             replace(
                 s, id=s.id + c * servers, name=f"{s.name}#{c}", gpus=tuple(g + c * gpus for g in s.gpus),
-                rack=s.rack + c * racks,
+                rack=s.rack + c * racks, nics=tuple(nic + c * nics for nic in s.nics),
+                nvlink=s.nvlink + c * domains if s.nvlink >= 0 else -1,
             )
             for c in range(n)
             for s in self.servers
         )  # fmt: skip
-        return replace(self, servers=copies, topology=topology, copies=n * self.copies)
+        nvlinks = tuple((a + c * links, b + c * links) if a >= 0 else (a, b) for c in range(n) for a, b in self.nvlinks)
+        return replace(self, servers=copies, topology=topology, copies=n * self.copies, nvlinks=nvlinks)
 
     def shaped(self, each: int) -> Cluster:
         """This cluster for a job that must have `each` workers on each of its servers: every server has exactly that
         many GPUs, or none. The cluster itself for a job without a shape, or where no server is that large."""
         if not 0 < each <= self.largest_server:
             return self
-        found: Cluster | None = self.known["shaped"].get(each)
+        return self._reduced(each, np.where(self.gpus_per_server >= each, each, 0))
+
+    def of_type(self, gpu: str) -> Cluster:
+        """This cluster as if only the servers with that type of GPU had any; itself where all have it."""
+        if len(self.gpu_types) == 1:
+            return self
+        return self._reduced(gpu, np.where(np.array(self.type_of_server) == gpu, self.gpus_per_server, 0))
+
+    def _reduced(self, key: int | str, gpus_per_server: Ints) -> Cluster:
+        found: Cluster | None = self.known["reduced"].get(key)
         if found is None:
-            found = self.known["shaped"][each] = replace(self)
-            found.__dict__["gpus_per_server"] = np.where(self.gpus_per_server >= each, each, 0)
+            found = self.known["reduced"][key] = replace(self)
+            found.__dict__["gpus_per_server"] = gpus_per_server
         return found
 
     @property
@@ -164,3 +202,93 @@ class Cluster:
     def gpus_per_rack(self) -> npt.NDArray[np.int64]:
         """Number of GPUs of every rack."""
         return np.bincount(self.rack_of_server, weights=self.gpus_per_server).astype(np.int64)
+
+    # Levels
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The tree, from servers to the whole cluster."""
+        n = len(self.servers)
+        found = [Level("server", np.arange(n), self.gpus_per_server)]
+        for i, name in enumerate(self.level_names):
+            number: dict[object, int] = {}
+            paths = [s.rack if i == 0 else s.domains[i] for s in self.servers]
+            of = self.rack_of_server if i == 0 else np.array([number.setdefault(p, len(number)) for p in paths])
+            found.append(Level(name, of, np.bincount(of, weights=self.gpus_per_server).astype(np.int64)))
+        return (*found, Level("cluster", np.zeros(n, np.int64), np.array([self.gpus_per_server.sum()])))
+
+    def closest(self, gpus: int) -> Level:
+        """The closest level with a group of at least that many GPUs; the whole cluster if there is none."""
+        return next((level for level in self.levels if int(level.gpus.max()) >= gpus), self.levels[-1])
+
+    # NICs and NVLink
+
+    def route(self, src: int, dst: int, flow: int = 0) -> Route:
+        """Links from server `src` to server `dst`, over one of their NICs."""
+        a, b = (self.nics_of_server[server] for server in (src, dst))
+        return () if src == dst else self.topology.router(a[flow % len(a)], b[flow % len(b)], flow)
+
+    @cached_property
+    def n_nics(self) -> int:
+        """NICs in all."""
+        return sum(len(s.nics) or 1 for s in self.servers)
+
+    @cached_property
+    def nics_of_server(self) -> tuple[tuple[int, ...], ...]:
+        """The NICs of every server, by number."""
+        return tuple(s.nics or (s.id,) for s in self.servers)
+
+    @cached_property
+    def nic_of_gpu(self) -> Ints:
+        """The NIC that each GPU uses."""
+        found = np.zeros(self.n_gpus, np.int64)
+        for server, nics in zip(self.servers, self.nics_of_server, strict=True):
+            for i, gpu in enumerate(server.gpus):
+                found[gpu] = nics[i * len(nics) // len(server.gpus)]
+        return found
+
+    @cached_property
+    def rail_of_nic(self) -> Ints:
+        """The place of every NIC among those of its server: on a rail-optimised fabric, its rail."""
+        return np.array([rail for nics in self.nics_of_server for rail in range(len(nics))], dtype=np.int64)
+
+    @cached_property
+    def node_of_server(self) -> Ints:
+        """Servers that NVLink joins are one node: its number is the id of the first of them."""
+        first: dict[int, int] = {}
+        return np.array(
+            [s.id if s.nvlink < 0 else first.setdefault(s.nvlink, s.id) for s in self.servers], dtype=np.int64
+        )
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every server has one NIC, and NVLink joins no servers."""
+        return not self.nvlinks and all(not s.nics for s in self.servers)
+
+    # Unequal servers
+
+    @cached_property
+    def type_of_server(self) -> tuple[str, ...]:
+        """The GPU type of every server."""
+        return tuple(s.gpu or self.gpu for s in self.servers)
+
+    @cached_property
+    def gpu_types(self) -> tuple[str, ...]:
+        """The GPU types that there are, in the order of the servers."""
+        return tuple(dict.fromkeys(self.type_of_server)) or (self.gpu,)
+
+    @cached_property
+    def memory_of_gpu(self) -> npt.NDArray[np.float64]:
+        """Bytes of memory of every GPU."""
+        memory = np.array([s.gpu_memory_bytes or self.gpu_memory_bytes for s in self.servers], dtype=np.float64)
+        return memory[self.server_of_gpu]
+
+    @cached_property
+    def intra_of_server(self) -> tuple[float, ...]:
+        """Bytes per second of a GPU's port inside every server."""
+        return tuple(s.intra_bytes_per_s or self.intra_server_bytes_per_s for s in self.servers)
+
+    @cached_property
+    def alike_inside(self) -> bool:
+        """Whether GPUs are joined at one speed inside all servers."""
+        return all(not s.intra_bytes_per_s for s in self.servers)

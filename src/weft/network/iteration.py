@@ -162,7 +162,7 @@ def _alike(
 
 def _on_kinds(leg: Leg, kinds: Mapping[int, int]) -> Leg:
     links = tuple({kinds[link]: n for link, n in leg.links}.items())
-    return Leg(leg.share, links, (), leg.demand_bytes_per_s, leg.latency_s)
+    return Leg(leg.share, links, (), leg.demand_bytes_per_s, leg.latency_s, leg.stripes)
 
 
 def _on_ports(profile: Profile, chains: Chains, sharing: Sharing) -> Chains:

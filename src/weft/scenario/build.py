@@ -17,6 +17,7 @@ from weft.model.view import Spread
 from weft.network.cost import CostModel
 from weft.network.topologies import Cable, Machine, Via
 from weft.network.topologies import build_cluster as build_topology
+from weft.network.topologies.build import machine_of
 from weft.network.topologies.files import read_topology
 from weft.policies.order.limited import Limits
 from weft.scenario.costs import build_cost
@@ -266,12 +267,13 @@ def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:
     seed = scenario.run.seed if seed is None else seed
     if section.file is not None:
         return _from_file(scenario, section.file, seed)
-    given = section.model_dump(exclude_unset=True, exclude={"topology", "links", "routes", "uplink_gbps"})
+    given = section.model_dump(exclude_unset=True, exclude={"topology", "links", "routes", "uplink_gbps", "group"})
     with located(scenario.where):
         return build_topology(
             section.topology,
             links=None if section.links is None else [Cable(r.a, r.b, r.gbps, r.tier) for r in section.links],
             routes=None if section.routes is None else [Via(r.src, r.dst, tuple(r.via)) for r in section.routes],
+            group=None if section.group is None else [row.model_dump(exclude_none=True) for row in section.group],
             uplink_gbps=None if section.uplink_gbps is None else (section.uplink_gbps[0], section.uplink_gbps[1]),
             seed=seed,
             **given,
@@ -285,6 +287,8 @@ def _from_file(scenario: Scenario, file: str, seed: int) -> Cluster:
     network = {name: given.pop(name) for name in ("oversubscription", "spines") if name in given}
     with located(scenario.where):
         for name in given:
-            if name not in machine:
+            if name not in machine and name != "preset":
                 raise ScenarioError(f"cluster.{name} has no meaning beside a file; leave it out")
-        return read_topology(scenario.folder / file, Machine(**given), seed=seed, **network)
+        if isinstance(network.get("oversubscription"), list):
+            raise ScenarioError("cluster.oversubscription is a list, which only rails take; give one number")
+        return read_topology(scenario.folder / file, machine_of(given, Machine()), seed=seed, **network)

@@ -33,7 +33,9 @@ Gbps = Annotated[float, Field(gt=0, le=MOST_GBPS), AfterValidator(_carries_somet
 Name = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-TopologyName = Literal["single-switch", "leaf-spine", "three-tier", "fat-tree", "cassini", "links", "file"]
+TopologyName = Literal[
+    "single-switch", "leaf-spine", "three-tier", "fat-tree", "rails", "torus", "dragonfly", "cassini", "links", "file"
+]
 CollectiveName = Literal[
     "ring", "halving-doubling", "recursive-doubling", "tree", "parameter-server", "all-to-all", "point-to-point"
 ]
@@ -62,38 +64,80 @@ class RouteRow(Section):
     via: list[str] = Field(description="The nodes between them, in order.")
 
 
-class ClusterSection(Section):
-    """The machines and the network between them. A field that the topology does not know is refused."""
+class MachineFields(Section):
+    """What servers are like."""
 
-    topology: TopologyName = Field(
-        description="single-switch: nothing blocks but NICs; leaf-spine: racks under leaves, all joined to all spines; "
-        "three-tier: a tree; fat-tree: k-ary; cassini: the testbed of that paper; links: cable by cable; file: read it."
-    )
-    racks: Count | None = Field(None, description="Number of racks (leaf-spine, three-tier).")
-    servers_per_rack: Count | None = Field(None, description="Servers in each rack.")
-    servers: Annotated[int | list[str] | None, Field(union_mode="left_to_right")] = Field(
-        None, description="Number of servers (single-switch), or the nodes that are servers (links)."
+    preset: Literal["dgx-h100", "dgx-b200", "gb200-nvl72"] | None = Field(
+        None, description="A machine by name; fields beside it replace its own."
     )
     gpus_per_server: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         None, description="GPUs in each server; by default 1."
     )
     gpu: str | None = Field(None, description="GPU type, for compute times; by default V100.")
     gpu_memory_gb: Positive | None = Field(None, description="Memory of a GPU; by default 16.")
-    nic_gbps: Gbps | None = Field(None, description="Speed of each server's NIC; by default 10.")
-    oversubscription: Positive | None = Field(
-        None, description="Downlink/uplink bandwidth ratio (4 = 4:1); by default 1."
+    nic_gbps: Gbps | None = Field(None, description="Speed of each NIC; by default 10.")
+    nics_per_server: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="NICs of each server, by default 1; of n GPUs, number g uses NIC g x NICs / n, rounded down."
+    )
+    intra_server_gbps: Gbps | None = Field(None, description="Speed between GPUs of a server; by default no limit.")
+    nvlink_domain: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="Servers that NVLink joins, one after another; by default 1."
+    )
+    nvlink_gbps: Gbps | None = Field(
+        None, description="Speed of a GPU to those of other servers of its NVLink domain, in each direction."
+    )
+
+
+class GroupRow(MachineFields):
+    """Servers of one kind; what it does not say is as in [cluster]. Groups follow each other, rack by rack."""
+
+    count: Count = Field(description="Number of such servers.")
+
+
+class ClusterSection(MachineFields):
+    """The machines and the network between them. A field that the topology does not know is refused."""
+
+    topology: TopologyName = Field(
+        description="single-switch: nothing blocks but NICs; leaf-spine: racks under leaves, all joined to all spines; "
+        "three-tier: a tree; fat-tree: k-ary; rails: NIC i of all servers of a rack on rail switch i, spines above; "
+        "torus; dragonfly; cassini: the testbed of that paper; links: cable by cable; file: read it."
+    )
+    racks: Count | None = Field(None, description="Number of racks (leaf-spine, three-tier) or rail groups (rails).")
+    servers_per_rack: Count | None = Field(None, description="Servers in each rack.")
+    servers: Annotated[int | list[str] | None, Field(union_mode="left_to_right")] = Field(
+        None, description="Number of servers (single-switch), or the nodes that are servers (links)."
+    )
+    group: list[GroupRow] | None = Field(
+        None, description="Unequal servers, group by group (single-switch, leaf-spine, rails)."
+    )
+    oversubscription: Annotated[
+        Positive | Annotated[list[Positive], Field(min_length=1, max_length=2)] | None,
+        Field(union_mode="left_to_right"),
+    ] = Field(
+        None, description="Downlink/uplink bandwidth ratio (4 = 4:1); by default 1. rails: perhaps one for each tier."
     )
     spines: Count | None = Field(
         None, description="Number of spines; by default as many as make uplinks as fast as NICs."
     )
     racks_per_edge: Count | None = Field(None, description="Racks under an edge switch (three-tier).")
+    racks_per_pod: Count | None = Field(
+        None, description="Rail groups under the same spines; cores join pods (rails); by default all."
+    )
+    pxn: bool | None = Field(
+        None, description="Traffic for another rail goes over NVLink to the GPU of that rail first; by default true."
+    )
+    dims: list[Count] | None = Field(None, description="Servers along each dimension (torus).")
+    router_groups: Count | None = Field(None, description="Groups of routers (dragonfly).")
+    routers_per_group: Count | None = Field(None, description="Routers of a group (dragonfly).")
+    servers_per_router: Count | None = Field(None, description="Servers on each router (dragonfly).")
+    global_links: Count | None = Field(None, description="Cables of a router to other groups (dragonfly); default 1.")
     uplink_gbps: Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = Field(
         None, description="Speeds of rack and edge uplinks (three-tier), instead of oversubscription."
     )
     k: Count | None = Field(None, description="Ports of a switch (fat-tree): k pods, k^3/4 servers.")
-    intra_server_gbps: Gbps | None = Field(None, description="Speed between GPUs of a server; by default no limit.")
     latency_us: NotNegative = Field(0.0, description="Latency of a message between servers.")
     intra_latency_us: NotNegative = Field(0.0, description="Latency of a message inside a server.")
+    nvlink_latency_us: NotNegative = Field(0.0, description="Latency of a message between servers that NVLink joins.")
     links: list[LinkRow] | None = Field(
         None,
         description="The cables (links), each with a, b, gbps and perhaps tier. Parallel ones at a server count "

@@ -68,7 +68,7 @@ class Others:
         self._job_rows: dict[int, int] = {}
         number = {server.name: server.id for server in cluster.servers}
         self._changes = [
-            _Change(f.start_s, True, k, cluster.topology.route(number[f.src], number[f.dst], k), f.end_s, f.bytes_per_s)
+            _Change(f.start_s, True, k, cluster.route(number[f.src], number[f.dst], k), f.end_s, f.bytes_per_s)
             for k, f in enumerate(network.foreign)
         ]
         self._given = len(self._changes)
@@ -134,6 +134,6 @@ class Others:
         other += other >= server
         start = round_ * self.cross.every_s
         end = start + draw.uniform(self.cross.shortest_s, self.cross.longest_s)
-        path = self.cluster.topology.route(server, other, round_)
+        path = self.cluster.route(server, other, round_)
         end = min(end, (round_ + 1) * self.cross.every_s)  # exactly when the next round begins, to the last bit
         return _Change(start, True, self._given + server, path, end, self.cross.bytes_per_s)

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from weft.errors import ScenarioError
 from weft.model.cluster import Cluster
 from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
 from weft.network.cost import CostModel, shape_of
@@ -63,6 +64,11 @@ class NetworkSpec:
 def estimates(cluster: Cluster, network: NetworkSpec) -> Estimates:
     """How fast jobs run alone on this cluster and network."""
     cost = network.cost
+    if network.sharing == "k-way" and not cluster.plain:
+        raise ScenarioError(
+            'network.sharing is "k-way", which counts transfers on servers with one NIC each; use "max-min" with '
+            "cluster.nics_per_server or cluster.nvlink_domain"
+        )
     if cost is None:
         return Estimates(cluster, network.alone, network.collective)
     return Estimates(

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 
@@ -7,6 +8,7 @@ from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
 from weft.network.topologies import TOPOLOGIES, Cable, EcmpRouter, Machine, Via, build_cluster, from_cables
 from weft.network.topologies.fabric import MAX_SERVERS
+from weft.scenario.sections import TopologyName
 
 GOOD: list[tuple[str, dict[str, object], int, int]] = [  # kind, fields, servers, links
     ("single-switch", {"servers": 7}, 7, 14),
@@ -103,7 +105,7 @@ def test_bad_numbers_are_refused_with_the_remedy(kind: str, fields: dict[str, ob
 
 
 def test_every_kind_of_the_scenario_is_there() -> None:
-    assert list(TOPOLOGIES) == ["single-switch", "leaf-spine", "three-tier", "fat-tree", "cassini", "links"]
+    assert (*TOPOLOGIES, "file") == get_args(TopologyName)
 
 
 def test_cables_take_shortest_paths() -> None:

@@ -56,7 +56,7 @@ def read_cluster(
     if "LinkSpeed" not in text:
         say(f"note: Slurm gives no link speeds; weft assumes {machine.nic_gbps:g} Gbit/s to each node")
     if not text:
-        rows = [[Row(node.name, node.gpus, machine.nic_gbps) for node in nodes]]
+        rows = [[Row(node.name, machine.with_gpus(node.gpus)) for node in nodes]]
         return racks_of_nodes("slurm", rows, ["switch"], machine, spines=1, seed=seed)
     return parse_slurm_topology(text, "scontrol show topology", machine, gpus=gpus, seed=seed)
 

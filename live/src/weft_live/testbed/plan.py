@@ -114,6 +114,6 @@ def _forwarding(cluster: Cluster, hosts: tuple[Host, ...]) -> dict[tuple[str, st
     links, found = cluster.topology.links, dict[tuple[str, str], str]()
     for dst in hosts:
         for src in hosts:
-            for k in cluster.topology.route(src.server, dst.server) if src != dst else ():
+            for k in cluster.route(src.server, dst.server) if src != dst else ():
                 found.setdefault((links[k].src, dst.mac), links[k].dst)
     return found

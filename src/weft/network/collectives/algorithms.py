@@ -34,11 +34,13 @@ class Collective:
     """A collective operation by name: `stages(n, message_bytes, n_ps)`, n > 1; only parameter servers look at n_ps.
 
     `rack_aware`: which rank stands where in the algorithm is free, so ranks may be ordered by rack and server.
+    `striped`: between servers with several NICs, each message goes in parts over all NICs that the job has there.
     """
 
     name: str
     stages: Callable[[int, float, int], Stages]
     rack_aware: bool = False
+    striped: bool = False
 
 
 def core_size(n: int) -> int:
@@ -162,12 +164,12 @@ def _point_to_point(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
 COLLECTIVES: dict[str, Collective] = {
     c.name: c
     for c in (
-        Collective("ring", _ring, rack_aware=True),
-        Collective("all-gather", _half_ring, rack_aware=True),
-        Collective("reduce-scatter", _half_ring, rack_aware=True),
+        Collective("ring", _ring, rack_aware=True, striped=True),
+        Collective("all-gather", _half_ring, rack_aware=True, striped=True),
+        Collective("reduce-scatter", _half_ring, rack_aware=True, striped=True),
         Collective("halving-doubling", _halving_doubling),
         Collective("recursive-doubling", _recursive_doubling),
-        Collective("tree", _tree),
+        Collective("tree", _tree, striped=True),
         Collective("parameter-server", _parameter_server),
         Collective(APART, _apart),
         Collective("all-to-all", _all_to_all),
@@ -202,7 +204,7 @@ def _grouped(base: Collective, groups: int) -> Collective:
             for stage in base.stages(each, message_bytes, n_ps)
         )
 
-    return Collective(f"{base.name}/{groups}", in_groups)
+    return Collective(f"{base.name}/{groups}", in_groups, striped=base.striped)
 
 
 def stages(name: str, n: int, message_bytes: float, n_ps: int = 1) -> Stages:

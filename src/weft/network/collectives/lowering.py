@@ -23,14 +23,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 
 from weft.errors import InputError
-from weft.model.cluster import Cluster
+from weft.model.cluster import Cluster, Route
 from weft.model.flows import FlowGroup
 from weft.model.profile import APART
 from weft.network.collectives.algorithms import Pair, Stage, Stages, get_collective, host_ranks, stages
+from weft.network.collectives.wiring import Wires
 
 _INF = float("inf")
 _SPREAD = 1_000_003  # keeps (flow key, source rank, destination rank) apart in one number
@@ -45,6 +47,7 @@ class Leg:
     ports: tuple[int, ...]
     demand_bytes_per_s: float
     latency_s: float
+    stripes: int = 1  # flows that a message is split into
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class RoutedCollective:
     legs: tuple[Leg, ...]
 
     def groups(self, message_bytes: float, demand_bytes_per_s: float | None = None) -> tuple[FlowGroup, ...]:
-        """The chain for one message, each flow capped by `demand_bytes_per_s` too.
+        """The chain for one message, its messages capped by `demand_bytes_per_s` too.
 
         Empty for an empty message. A group that would take no time at all is left out (inside one server whose fabric
         is unlimited, without latency).
@@ -66,12 +69,12 @@ class RoutedCollective:
             raise InputError(f"transfer: its demand is {cap} bytes/s; give more than 0, or none")
         if message_bytes == 0:
             return ()
-        chain = []
+        found = []
         for leg in self.legs:
-            demand = min(cap, leg.demand_bytes_per_s)
+            demand = min(cap / leg.stripes, leg.demand_bytes_per_s)
             if leg.links or leg.latency_s > 0 or demand < _INF:
-                chain.append(FlowGroup(leg.share * message_bytes, leg.links, leg.ports, demand, leg.latency_s))
-        return tuple(chain)
+                found.append(FlowGroup(leg.share * message_bytes, leg.links, leg.ports, demand, leg.latency_s))
+        return tuple(found)
 
 
 def route_collective(
@@ -86,7 +89,7 @@ def route_collective(
         last = legs[-1] if legs else None
         if last and (last.links, last.ports, last.demand_bytes_per_s) == (leg.links, leg.ports, leg.demand_bytes_per_s):
             share, latency = last.share + leg.share, last.latency_s + leg.latency_s
-            legs[-1] = Leg(share, leg.links, leg.ports, leg.demand_bytes_per_s, latency)
+            legs[-1] = replace(leg, share=share, latency_s=latency)
         else:
             legs.append(leg)
     return RoutedCollective(tuple(legs))
@@ -104,12 +107,20 @@ class PlacedStage:
     demand_bytes_per_s: float
     latency_s: float
     like: int  # an earlier stage that is the same, or -1
+    wires: Wires | None = None  # where servers have several NICs, or NVLink joins them
 
-    def path(self, cluster: Cluster, pair: Pair, flow_key: int) -> Sequence[int]:
-        """The links that one of its messages takes."""
+    @property
+    def stripes(self) -> int:
+        """Flows that each of its messages is split into."""
+        return 1 if self.wires is None else self.wires.stripes
+
+    def paths(self, cluster: Cluster, pair: Pair, flow_key: int) -> Sequence[Route]:
+        """The links that each flow of one of its messages takes."""
         src, dst = pair
         key = (flow_key * _SPREAD + src) * _SPREAD + dst
-        return cluster.topology.router(self.servers[src], self.servers[dst], key)
+        if self.wires is not None:
+            return self.wires.paths(pair, key)
+        return (cluster.topology.router(self.servers[src], self.servers[dst], key),)
 
 
 def placed_stages(
@@ -121,13 +132,20 @@ def placed_stages(
     if not rounds:
         return []
     servers: list[int] = cluster.server_of_gpu[list(placement)].tolist()
+    gpus = list(placement)
     if spec.rack_aware:
+        if not cluster.plain:
+            gpus.sort(key=lambda gpu: (cluster.rack_of_server[cluster.server_of_gpu[gpu]], cluster.server_of_gpu[gpu]))
         servers.sort(key=lambda server: (cluster.servers[server].rack, server))
     if collective == APART:
         servers += _standing_apart(servers, cluster, n_ps, flow_key)
     number = {server: i for i, server in enumerate(dict.fromkeys(servers))}
     shapes = _shapes(collective, n, n_ps, tuple([number[server] for server in servers]))
-    return [_placed(stage, shape, servers, cluster) for stage, shape in zip(rounds, shapes, strict=True)]
+    if cluster.plain:
+        return [_placed(stage, shape, servers, cluster) for stage, shape in zip(rounds, shapes, strict=True)]
+    gpus += [-1] * (len(servers) - n)
+    wires = Wires(cluster, servers, gpus, spec.striped, flow_key)
+    return [_wired(stage, shape, wires) for stage, shape in zip(rounds, shapes, strict=True)]
 
 
 def _standing_apart(workers: list[int], cluster: Cluster, n_ps: int, flow_key: int) -> list[int]:
@@ -175,7 +193,7 @@ def _shapes(collective: str, n: int, n_ps: int, together: tuple[int, ...]) -> tu
 def _placed(stage: Stage, shape: _Shape, servers: list[int], cluster: Cluster) -> PlacedStage:
     demand, latency = _INF, 0.0
     if shape.inside:
-        demand, latency = cluster.intra_server_bytes_per_s / shape.inside, cluster.intra_latency_s
+        demand, latency = _slowest_inside(cluster, servers) / shape.inside, cluster.intra_latency_s
     if shape.between:
         latency = max(latency, cluster.latency_s)
     ports = tuple(sorted([servers[rank] for rank in shape.ports]))
@@ -183,10 +201,42 @@ def _placed(stage: Stage, shape: _Shape, servers: list[int], cluster: Cluster) -
     return PlacedStage(shape.between, servers, ports, share, demand, latency * stage.steps, shape.like)
 
 
+def _slowest_inside(cluster: Cluster, servers: Sequence[int]) -> float:
+    """Bytes per second of a GPU's port inside the slowest of these servers."""
+    if cluster.alike_inside:
+        return cluster.intra_server_bytes_per_s
+    return min(cluster.intra_of_server[server] for server in set(servers))
+
+
+def _wired(stage: Stage, shape: _Shape, wires: Wires) -> PlacedStage:
+    """As `_placed`, with a choice of wires. Once a stage leaves a server, messages between GPUs of one server that is
+    in an NVLink domain go over their NVLinks as others do."""
+    cluster, servers, between = wires.cluster, wires.servers, list(shape.between)
+    within = [pair for pair in stage.pairs if servers[pair[0]] == servers[pair[1]]]
+    far = [pair for pair in between if not wires.over_nvlink(pair)]
+    inside = wires.inside(within, far) if between else shape.inside
+    demand, latency = _INF, 0.0
+    if inside:
+        demand = _slowest_inside(cluster, servers) / inside / wires.stripes
+        latency = cluster.intra_latency_s
+    if len(far) < len(between):
+        latency = max(latency, cluster.nvlink_latency_s)
+    if far:
+        latency = max(latency, cluster.latency_s)
+    if between:
+        between += [pair for pair in within if wires.over_nvlink(pair)]
+    ports = tuple(sorted({servers[rank] for pair in far for rank in pair}))
+    share = stage.bytes * stage.steps / wires.stripes
+    return PlacedStage(
+        tuple(between), list(servers), ports, share, demand, latency * stage.steps, shape.like, wires
+    )  # fmt: skip
+
+
 def _leg(stage: PlacedStage, cluster: Cluster, flow_key: int) -> Leg:
     """One stage on the wire."""
-    counts = Counter(link for pair in stage.between for link in stage.path(cluster, pair, flow_key))
-    return Leg(stage.share, tuple(sorted(counts.items())), stage.ports, stage.demand_bytes_per_s, stage.latency_s)
+    paths = chain.from_iterable(stage.paths(cluster, pair, flow_key) for pair in stage.between)
+    links = tuple(sorted(Counter(chain.from_iterable(paths)).items()))
+    return Leg(stage.share, links, stage.ports, stage.demand_bytes_per_s, stage.latency_s, stage.stripes)
 
 
 _NOBODY = (0, 0)
@@ -222,7 +272,7 @@ def open_collective(
     flows: list[OpenFlow] = []
     last = _NOBODY
     for stage in rounds:
-        paths = [tuple(stage.path(cluster, pair, flow_key)) for pair in stage.between]
+        paths = [path for pair in stage.between for path in stage.paths(cluster, pair, flow_key)]
         if not paths and stage.latency_s <= 0.0 and stage.demand_bytes_per_s == float("inf"):
             continue
         flows += [_flow(stage, path, after=last) for path in paths or [()]]
@@ -231,7 +281,7 @@ def open_collective(
 
 
 def _flow(
-    stage: PlacedStage, path: tuple[int, ...], *, share: float | None = None, chunk: float = 0.0,
+    stage: PlacedStage, path: Route, *, share: float | None = None, chunk: float = 0.0,
     feed: tuple[int, int] = _NOBODY, after: tuple[int, int] = _NOBODY,
 ) -> OpenFlow:  # fmt: skip
     part = stage.share if share is None else share
@@ -239,14 +289,18 @@ def _flow(
 
 
 def _open_ring(stage: PlacedStage, n: int, cluster: Cluster, flow_key: int) -> tuple[OpenFlow, ...]:
-    """Messages between neighbours in the ring that stand on two servers, in the order of the ring."""
+    """Messages between neighbours in the ring that stand on two servers, in the order of the ring; a ring for each
+    NIC."""
     pairs = sorted(stage.between)
-    flows = []
-    for i, (a, b) in enumerate(pairs):
-        before = (i - 1) % len(pairs)
-        workers = (a - pairs[before][0]) % n  # on the server that it leaves
-        path = tuple(stage.path(cluster, (a, b), flow_key))
-        flows.append(_flow(stage, path, share=2.0 * (n - 1) / n, chunk=workers / n, feed=(before, before + 1)))
+    paths = [stage.paths(cluster, pair, flow_key) for pair in pairs]
+    share, flows = 2.0 * (n - 1) / n, []
+    for stripe in range(stage.stripes):
+        first = stripe * len(pairs)
+        for i, (a, _) in enumerate(pairs):
+            before = (i - 1) % len(pairs)
+            workers = (a - pairs[before][0]) % n  # on the server that it leaves
+            feed, part = (first + before, first + before + 1), 1.0 / stage.stripes
+            flows.append(_flow(stage, paths[i][stripe], share=share * part, chunk=workers / n * part, feed=feed))
     return tuple(flows)
 
 
@@ -257,6 +311,6 @@ def _open_servers(
     for host in hosts:
         far = [r for r in range(n) if push.servers[r] != push.servers[host]]
         pushes = (len(flows), len(flows) + len(far))
-        flows += [_flow(push, tuple(push.path(cluster, (r, host), flow_key))) for r in far]
-        flows += [_flow(pull, tuple(pull.path(cluster, (host, r), flow_key)), feed=pushes) for r in far]
+        flows += [_flow(push, push.paths(cluster, (r, host), flow_key)[0]) for r in far]
+        flows += [_flow(pull, pull.paths(cluster, (host, r), flow_key)[0], feed=pushes) for r in far]
     return tuple(flows)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
 from inspect import signature
 from itertools import pairwise, product
 from typing import Any
@@ -13,13 +16,16 @@ from weft.errors import ScenarioError
 from weft.model.cluster import Cluster, Link, Route
 from weft.network.topologies.clos import (
     CASSINI_MACHINE,
+    Group,
     cassini,
     fat_tree,
     leaf_spine,
     single_switch,
     three_tier,
 )
-from weft.network.topologies.fabric import Fabric, Machine, check_positive, check_total
+from weft.network.topologies.direct import dragonfly, torus
+from weft.network.topologies.fabric import Fabric, Machine, check_count, check_positive, check_total
+from weft.network.topologies.rails import rails
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +212,46 @@ def _check_joined(
 
 TOPOLOGIES: dict[str, Callable[..., Cluster]] = {
     "single-switch": single_switch, "leaf-spine": leaf_spine, "three-tier": three_tier, "fat-tree": fat_tree,
-    "cassini": cassini, "links": from_cables,
+    "rails": rails, "torus": torus, "dragonfly": dragonfly, "cassini": cassini, "links": from_cables,
 }  # fmt: skip
 _MACHINE = tuple(field.name for field in fields(Machine))
+_ONE_NIC = ("fat-tree", "cassini", "links", "torus")  # whose cables say what NICs there are
+_ALL_ALIKE = ("latency_us", "intra_latency_us", "nvlink_latency_us")
+
+
+@cache
+def presets() -> dict[str, dict[str, Any]]:
+    """Machines by name, with the source of their figures."""
+    return tomllib.loads((files("weft.network.topologies") / "machines.toml").read_text(encoding="utf-8"))
+
+
+def machine_of(given: dict[str, Any], usual: Machine, where: str = "cluster") -> Machine:
+    """A machine by the fields of Machine, or a preset with such fields in place of its own. They are taken out of
+    `given`."""
+    found: dict[str, Any] = {}
+    if (name := given.pop("preset", None)) is not None:
+        if name not in presets():
+            raise ScenarioError(f'{where}.preset is "{name}"; choose one of {", ".join(presets())}')
+        found = {key: value for key, value in presets()[name].items() if key != "source"}
+    found |= {name: given.pop(name) for name in _MACHINE if given.get(name) is not None}
+    if found.get("gpus_per_server", 0) and "nics_per_server" not in found:
+        found["nics_per_server"] = min(usual.nics_per_server, found["gpus_per_server"])
+    return replace(usual, **found)
+
+
+def _groups(rows: Sequence[Mapping[str, Any]], machine: Machine) -> list[Group]:
+    """The groups of unequal servers; what a group does not say is as in the cluster."""
+    found = []
+    for i, row in enumerate(rows):
+        given, where = dict(row), f"cluster.group[{i}]"
+        count = check_count(f"group[{i}].count", given.pop("count", None))
+        if "preset" not in given and ("gpu" in given) != ("gpu_memory_gb" in given):
+            raise ScenarioError(f"{where} has one of gpu and gpu_memory_gb; give both, or a preset")
+        usual = replace(machine, nvlink_domain=1, nvlink_gbps=None) if "preset" in given else machine
+        found.append(Group(count, machine_of(given, usual, where)))
+        for name in given:
+            raise ScenarioError(f"{where}.{name} has no meaning for a group; leave it out")
+    return found
 
 
 def build_cluster(kind: str, *, seed: int = 0, **given: Any) -> Cluster:
@@ -223,16 +266,24 @@ def build_cluster(kind: str, *, seed: int = 0, **given: Any) -> Cluster:
     build = TOPOLOGIES[kind]
     takes = signature(build).parameters
     given = {name: value for name, value in given.items() if value is not None}
-    machine = {name: given.pop(name) for name in _MACHINE if name in given}
-    if "oversubscription" not in takes and given.get("oversubscription") == 1:
+    usual = CASSINI_MACHINE if kind == "cassini" else Machine()
+    if kind == "cassini" and given.get("servers") == 6:
+        usual = replace(usual, gpus_per_server=2)
+    machine = machine_of(given, usual)
+    if machine.nics_per_server > 1 and kind in _ONE_NIC:
+        raise ScenarioError(f"cluster.nics_per_server is {machine.nics_per_server}; a {kind} topology has one NIC each")
+    if "group" in given and "groups" in takes:
+        given["groups"] = _groups(given.pop("group"), machine)
+        machine = replace(given["groups"][0].machine, **{name: getattr(machine, name) for name in _ALL_ALIKE})
+    ratio = given.get("oversubscription")
+    if "oversubscription" not in takes and ratio == 1:
         del given["oversubscription"]
+    elif isinstance(ratio, list) and kind != "rails":
+        raise ScenarioError(f"cluster.oversubscription is a list; a {kind} topology takes one number")
     for name in given:
         if name not in takes:
             raise ScenarioError(f"cluster.{name} has no meaning in a {kind} topology; leave it out")
     for name, parameter in takes.items():
         if parameter.default is parameter.empty and name not in given:
             raise ScenarioError(f"cluster.{name} is missing; a {kind} topology needs it")
-    if kind == "cassini" and given.get("servers") == 6:
-        machine.setdefault("gpus_per_server", 2)
-    usual = CASSINI_MACHINE if kind == "cassini" else Machine()
-    return build(machine=replace(usual, **machine), seed=seed, **given)
+    return build(machine=machine, seed=seed, **given)

@@ -22,8 +22,39 @@ class Node:
     """A server of its own kind, for clusters that are not all alike."""
 
     name: str
-    gpus: int
-    nic_gbps: float
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Servers of one kind: so many, one after another."""
+
+    count: int
+    machine: Machine
+
+
+def rows_of(
+    racks: int | None, servers_per_rack: int | None, machine: Machine, groups: Sequence[Group] = ()
+) -> list[list[Node]]:
+    """Servers s0, s1, ... rack by rack, all of one kind or of the kinds of the groups."""
+    if servers_per_rack is None:
+        raise ScenarioError("cluster.servers_per_rack is missing; give the servers of a rack")
+    per_rack = check_count("servers_per_rack", servers_per_rack)
+    if groups:
+        made = [group.machine for group in groups for _ in range(group.count)]
+        needed = ceil(len(made) / per_rack)
+        if racks not in (None, needed):
+            raise ScenarioError(f"cluster.racks is {racks}; the groups fill {needed} racks of {per_rack}: leave it out")
+    elif racks is None:
+        raise ScenarioError("cluster.racks is missing; give the number of racks")
+    else:
+        check_total(check_count("racks", racks) * per_rack, "racks")
+        made = [machine] * (racks * per_rack)
+    check_total(len(made), "racks")
+    return [
+        [Node(f"s{i}", made[i]) for i in range(first, min(first + per_rack, len(made)))]
+        for first in range(0, len(made), per_rack)
+    ]
 
 
 def single_switch(
@@ -32,10 +63,13 @@ def single_switch(
     *,
     racks: int | None = None,
     servers_per_rack: int | None = None,
+    groups: Sequence[Group] = (),
     seed: int = 0,
 ) -> Cluster:
     """All servers on one switch that never blocks: only NICs can be the bottleneck. It is one rack, also where their
     number is given as that of the servers in so many racks."""
+    if groups and servers is None and servers_per_rack is None:
+        servers = sum(group.count for group in groups)
     if servers is None:
         if servers_per_rack is None:
             raise ScenarioError("cluster.servers_per_rack is missing; a single-switch topology needs it")
@@ -44,18 +78,29 @@ def single_switch(
     elif racks is not None or servers_per_rack is not None:
         raise ScenarioError("cluster.servers excludes racks and servers_per_rack; remove one side")
     check_total(check_count("servers", servers), "servers")
+    if groups and sum(group.count for group in groups) != servers:
+        raise ScenarioError(f"cluster.servers is {servers}, which the groups do not make; leave it out")
     fabric = Fabric("single-switch", machine or Machine(), seed)
-    _racks(fabric, servers, servers, lambda rack: ("switch",))
+    (row,) = rows_of(1, servers, fabric.machine, groups)
+    add_servers(fabric, row, 0, ("switch",))
+    for server in range(len(row)):
+        fabric.nics(server, "switch")
     return fabric.cluster()
 
 
+def add_servers(fabric: Fabric, nodes: Sequence[Node], rack: int, domains: tuple[str, ...]) -> list[int]:
+    """The servers of a rack; returns their ids."""
+    return [fabric.server(node.name, rack, domains, machine=node.machine) for node in nodes]
+
+
 def leaf_spine(
-    racks: int,
-    servers_per_rack: int,
+    racks: int | None = None,
+    servers_per_rack: int | None = None,
     machine: Machine | None = None,
     *,
     oversubscription: float = 1.0,
     spines: int | None = None,
+    groups: Sequence[Group] = (),
     seed: int = 0,
 ) -> Cluster:
     """One leaf switch per rack, each with one uplink to every spine.
@@ -64,15 +109,8 @@ def leaf_spine(
     there are as many spines as make an uplink about as fast as a NIC.
     """
     machine = machine or Machine()
-    check_total(check_count("racks", racks) * check_count("servers_per_rack", servers_per_rack), "racks")
-    rows = [
-        [
-            Node(f"s{r * servers_per_rack + i}", machine.gpus_per_server, machine.nic_gbps)
-            for i in range(servers_per_rack)
-        ]
-        for r in range(racks)
-    ]
-    names = [f"leaf{r}" for r in range(racks)]
+    rows = rows_of(racks, servers_per_rack, machine, groups)
+    names = [f"leaf{r}" for r in range(len(rows))]
     return racks_of_nodes(
         "leaf-spine", rows, names, machine, oversubscription=oversubscription, spines=spines, seed=seed
     )
@@ -99,13 +137,11 @@ def racks_of_nodes(
     taken = {node.name for nodes in racks for node in nodes} | set(leaves)
     tops = _free_names("spine", spines, taken)
     for rack, nodes in enumerate(racks):
-        for node in nodes:
-            fabric.server(node.name, rack, (leaves[rack], "spine"), node.gpus)
+        add_servers(fabric, nodes, rack, (leaves[rack], "spine"))
+    for server, leaf in enumerate(leaf for leaf, nodes in zip(leaves, racks, strict=True) for _ in nodes):
+        fabric.nics(server, leaf)
     for rack, nodes in enumerate(racks):
-        for node in nodes:
-            fabric.cable(node.name, leaves[rack], node.nic_gbps, "nic")
-    for rack, nodes in enumerate(racks):
-        up_gbps = sum(node.nic_gbps for node in nodes) / ratio / spines
+        up_gbps = sum(node.machine.uplink_gbps for node in nodes) / ratio / spines
         for top in tops:
             fabric.cable(leaves[rack], top, up_gbps, "leaf")
     return fabric.cluster()
@@ -131,7 +167,7 @@ def three_tier(
     machine = machine or Machine()
     check_total(check_count("racks", racks) * check_count("servers_per_rack", servers_per_rack), "racks")
     per_edge = ceil(sqrt(racks)) if racks_per_edge is None else check_count("racks_per_edge", racks_per_edge)
-    tor_gbps, edge_gbps = _uplinks(machine.nic_gbps, servers_per_rack, per_edge, oversubscription, uplink_gbps)
+    tor_gbps, edge_gbps = _uplinks(machine.uplink_gbps, servers_per_rack, per_edge, oversubscription, uplink_gbps)
     fabric = Fabric("three-tier", machine, seed)
     _racks(
         fabric, racks * servers_per_rack, servers_per_rack,
@@ -242,7 +278,7 @@ def _racks(fabric: Fabric, servers: int, per_rack: int, above: Callable[[int], t
     for i in range(servers):
         fabric.server(f"s{i}", i // per_rack, above(i // per_rack))
     for i in range(servers):
-        fabric.cable(f"s{i}", above(i // per_rack)[0], fabric.machine.nic_gbps, "nic")
+        fabric.nics(i, above(i // per_rack)[0])
 
 
 def _uplinks(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite
+from dataclasses import dataclass, replace
+from itertools import groupby
+from math import inf, isfinite
 
 from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster, Link, Route, Server, Topology
@@ -126,10 +127,11 @@ def _neighbours(nodes: set[int], hops: _Hops, is_server: Sequence[bool], seen: s
 
 
 class EcmpRouter:
-    """(source server, destination server, flow) -> link ids, over all paths with the fewest hops.
+    """(source NIC, destination NIC, flow) -> link ids, over all paths with the fewest hops.
 
     Paths are numbered, never listed, so that fabrics with very many of them cost nothing; what was asked once is kept.
     Servers do not forward traffic. `fixed` overrides single pairs with given routes (several: one is chosen by hash).
+    `nics` are the links from and to each NIC; without them, each server is one NIC, whatever cables it has.
     """
 
     def __init__(
@@ -138,8 +140,10 @@ class EcmpRouter:
         servers: Sequence[str],
         seed: int = 0,
         fixed: Mapping[tuple[int, int], Sequence[Route]] | None = None,
+        nics: Sequence[tuple[int, int]] = (),
     ) -> None:
         self._links = tuple(links)
+        self._nics = tuple(nics)
         self._servers = tuple(servers)
         self._seed = seed
         self._fixed = {pair: tuple(routes) for pair, routes in (fixed or {}).items()}
@@ -160,12 +164,15 @@ class EcmpRouter:
         # all servers of a rack share.
         self._heads = [self._end(i, outgoing[i]) for i in range(n)]
         self._tails = [self._end(i, incoming[i]) for i in range(n)]
+        if self._nics:
+            self._heads = [((up,), number[self._links[up].dst]) for up, _ in self._nics]
+            self._tails = [((down,), number[self._links[down].src]) for _, down in self._nics]
         self._between: dict[tuple[int, int], _Between] = {}
         self._middles: dict[tuple[int, int, int], Route] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled without what it has found so far."""
-        return EcmpRouter, (self._links, self._servers, self._seed, self._fixed)
+        return EcmpRouter, (self._links, self._servers, self._seed, self._fixed, self._nics)
 
     def _end(self, server: int, links: list[tuple[int, int]]) -> tuple[Route, int]:
         if len(links) == 1 and not self._is_server[links[0][1]]:
@@ -173,7 +180,7 @@ class EcmpRouter:
         return (), server
 
     def __call__(self, src: int, dst: int, flow: int = 0) -> Route:
-        """Links from server `src` to server `dst`, in order."""
+        """Links from NIC `src` to NIC `dst`, in order."""
         if self._fixed and (src, dst) in self._fixed:
             routes = self._fixed[src, dst]
             return routes[flow_hash(self._seed, src, dst, flow) % len(routes)]
@@ -192,7 +199,8 @@ class EcmpRouter:
     def _search(self, src: int, dst: int, start: int, end: int) -> _Between:
         found = _Between(start, end, self._outgoing, self._incoming, self._is_server)
         if found.count == 0:
-            names = f"{self._servers[src]} to {self._servers[dst]}"
+            nodes = (self._links[self._nics[a][0]].src if self._nics else self._servers[a] for a in (src, dst))
+            names = " to ".join(nodes)
             raise InputError(f"topology: no path from {names} over switches; add a cable or an explicit route")
         if len(self._between) >= _KEEP:
             self._between.clear()
@@ -202,15 +210,19 @@ class EcmpRouter:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the servers of a cluster are like: GPUs, one NIC, and the fabric between the GPUs of one server."""
+    """What a server is like: GPUs, NICs, the fabric between its GPUs, and the servers that NVLink joins it to."""
 
     gpus_per_server: int = 1
-    nic_gbps: float = 10.0
+    nic_gbps: float = 10.0  # of each NIC
     gpu: str = "V100"
     gpu_memory_gb: float = 16.0
     intra_server_gbps: float | None = None  # per GPU and direction; None: no limit
     latency_us: float = 0.0  # one message between servers
     intra_latency_us: float = 0.0  # one message inside a server
+    nics_per_server: int = 1
+    nvlink_domain: int = 1  # servers that NVLink joins
+    nvlink_gbps: float | None = None  # per GPU and direction, to other servers of its domain
+    nvlink_latency_us: float = 0.0  # one message between them
 
     def __post_init__(self) -> None:
         check_count("gpus_per_server", self.gpus_per_server)
@@ -218,28 +230,63 @@ class Machine:
         check_positive("gpu_memory_gb", self.gpu_memory_gb)
         if self.intra_server_gbps is not None:
             check_positive("intra_server_gbps", self.intra_server_gbps)
-        check_not_negative("latency_us", self.latency_us)
-        check_not_negative("intra_latency_us", self.intra_latency_us)
+        for name in ("latency_us", "intra_latency_us", "nvlink_latency_us"):
+            check_not_negative(name, getattr(self, name))
+        if check_count("nics_per_server", self.nics_per_server) > self.gpus_per_server:
+            raise ScenarioError(
+                f"cluster.nics_per_server is {self.nics_per_server}, more than the GPUs of a server "
+                f"({self.gpus_per_server}); give the speed of a GPU's NICs together as nic_gbps"
+            )
+        if check_count("nvlink_domain", self.nvlink_domain) > 1 and self.nvlink_gbps is None:
+            raise ScenarioError("cluster.nvlink_gbps is missing; an NVLink domain needs it (Gbit/s of a GPU, one way)")
+        if self.nvlink_gbps is not None:
+            check_positive("nvlink_gbps", self.nvlink_gbps)
+
+    def with_gpus(self, n: int) -> Machine:
+        """The same with so many GPUs, and no more NICs than these."""
+        return replace(self, gpus_per_server=n, nics_per_server=min(self.nics_per_server, n))
+
+    @property
+    def uplink_gbps(self) -> float:
+        """Its NICs together."""
+        return self.nics_per_server * self.nic_gbps
+
+    @property
+    def inside_bytes_per_s(self) -> float:
+        """Bytes per second of a GPU's port inside the server."""
+        return inf if self.intra_server_gbps is None else gbps_to_bytes_per_s(self.intra_server_gbps)
 
 
 class Fabric:
     """A cluster under construction. Cables are full duplex: each is two directed links, the one upwards first."""
 
-    def __init__(self, name: str, machine: Machine, seed: int = 0) -> None:
+    def __init__(self, name: str, machine: Machine, seed: int = 0, level_names: tuple[str, ...] = ("rack",)) -> None:
         self.name = name
         self.machine = machine
+        self.level_names = level_names
         self.seed = check_count("seed", seed, least=0)
         self.links: list[Link] = []
         self.servers: list[Server] = []
+        self.machines: list[Machine] = []  # of each server
+        self._nics: dict[str, list[tuple[int, int]]] = {}  # by server: the links from and to its NICs
         self._names: dict[str, int] = {}
         self._n_gpus = 0
 
-    def server(self, name: str, rack: int, domains: Sequence[str], gpus: int | None = None) -> int:
+    def server(
+        self, name: str, rack: int, domains: Sequence[str], gpus: int | None = None, machine: Machine | None = None
+    ) -> int:
         """Add a server; its GPUs are numbered on from the last one's. Returns its id."""
-        n = self.machine.gpus_per_server if gpus is None else gpus
+        made = machine or self.machine
+        n = made.gpus_per_server if gpus is None else gpus
         server = Server(len(self.servers), name, tuple(range(self._n_gpus, self._n_gpus + n)), rack, tuple(domains))
+        if (made.gpu, made.gpu_memory_gb, made.intra_server_gbps) != (
+            self.machine.gpu, self.machine.gpu_memory_gb, self.machine.intra_server_gbps
+        ):  # fmt: skip
+            memory, inside = made.gpu_memory_gb * GB, made.inside_bytes_per_s
+            server = replace(server, gpu=made.gpu, gpu_memory_bytes=memory, intra_bytes_per_s=inside)
         self._n_gpus += n
         self.servers.append(server)
+        self.machines.append(made)
         return server.id
 
     def cable(self, lower: str, upper: str, gbps: float, tier: str) -> None:
@@ -251,20 +298,66 @@ class Fabric:
                 name = f"{name}#{seen}"
             self.links.append(Link(len(self.links), name, src, dst, gbps_to_bytes_per_s(gbps), tier))
 
-    def cluster(self, fixed: Mapping[tuple[int, int], Sequence[Route]] | None = None) -> Cluster:
+    def nics(self, server: int, *switches: str, gbps: float | None = None) -> None:
+        """Join every NIC of a server to its switch: the only one, or the one with the NIC's number."""
+        machine, name = self.machines[server], self.servers[server].name
+        for i in range(machine.nics_per_server):
+            self._nics.setdefault(name, []).append((len(self.links), len(self.links) + 1))
+            switch = switches[0] if len(switches) == 1 else switches[i]
+            self.cable(name, switch, machine.nic_gbps if gbps is None else gbps, "nic")
+
+    def cluster(self, fixed: Mapping[tuple[int, int], Sequence[Route]] | None = None, pxn: bool = False) -> Cluster:
         """The finished cluster, routed over shortest paths except where `fixed` says otherwise."""
         if not self.servers:
             raise InputError(f"topology {self.name}: it has no servers; give at least one")
-        links = tuple(self.links)
-        router = EcmpRouter(links, [s.name for s in self.servers], self.seed, fixed)
+        names, nics = [s.name for s in self.servers], list[tuple[int, int]]()
+        if any(machine.nics_per_server > 1 for machine in self.machines):
+            for i, server in enumerate(self.servers):
+                own = self._nics.get(server.name, ())
+                self.servers[i] = replace(server, nics=tuple(range(len(nics), len(nics) + len(own))))
+                nics += own
+        router = EcmpRouter(tuple(self.links), names, self.seed, fixed, nics)
+        nvlinks = self._join() if any(machine.nvlink_domain > 1 for machine in self.machines) else ()
         machine = self.machine
-        intra = machine.intra_server_gbps
         return Cluster(
             servers=tuple(self.servers),
-            topology=Topology(self.name, links, router, self.seed),
+            topology=Topology(self.name, tuple(self.links), router, self.seed),
             gpu=machine.gpu,
-            gpu_memory_bytes=machine.gpu_memory_gb * GB,
-            intra_server_bytes_per_s=float("inf") if intra is None else gbps_to_bytes_per_s(intra),
+            gpu_memory_bytes=max(made.gpu_memory_gb for made in self.machines) * GB,
+            intra_server_bytes_per_s=machine.inside_bytes_per_s,
             latency_s=machine.latency_us * 1e-6,
             intra_latency_s=machine.intra_latency_us * 1e-6,
+            level_names=self.level_names,
+            nvlinks=nvlinks,
+            nvlink_latency_s=machine.nvlink_latency_us * 1e-6,
+            pxn=pxn,
         )
+
+    def _join(self) -> tuple[tuple[int, int], ...]:
+        """NVLink domains, each of so many servers one after another; they come before racks from now on. Returns the
+        links from and to each GPU."""
+        nvlinks = [(-1, -1)] * self._n_gpus
+        domains, racks = 0, dict[object, int]()
+        for (rack, made), group in groupby(
+            range(len(self.servers)), lambda i: (self.servers[i].rack, self.machines[i])
+        ):
+            members, size = list(group), made.nvlink_domain
+            if len(members) % size:
+                raise ScenarioError(
+                    f"cluster.nvlink_domain is {size}, and {len(members)} such servers stand in one rack; "
+                    f"make it a multiple of {size}"
+                )
+            for n, i in enumerate(members):
+                server, own = self.servers[i], size > 1
+                domain = domains + n // size
+                number = racks.setdefault(("domain", domain) if own else rack, len(racks))
+                first = f"nvlink{domain}" if own else server.domains[0]
+                self.servers[i] = replace(
+                    server, rack=number, domains=(first, *server.domains), nvlink=domain if own else -1
+                )
+                for gpu in server.gpus if own else ():
+                    nvlinks[gpu] = (len(self.links), len(self.links) + 1)
+                    self.cable(server.name, first, made.nvlink_gbps or 0.0, "nvlink")
+            domains += len(members) // size if size > 1 else 0
+        self.level_names = ("NVLink domain", *self.level_names)
+        return tuple(nvlinks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from weft.errors import InputError
@@ -54,7 +54,7 @@ def parse_slurm_topology(
     its line lists. Where it is missing, a node's link runs at the machine's NIC speed, and the uplinks of a switch
     have, together, the bandwidth below it divided by `oversubscription`. A leaf switch is a rack. A switch may have
     several parents (equal-cost paths). Blocks become racks under `spines` of a leaf-spine, since the file says nothing
-    of what joins them.
+    of what joins them; with the `nvlink_gbps` of a machine, they are NVLink domains too.
     """
     machine = machine or Machine()
     ratio = check_positive("oversubscription", oversubscription)
@@ -64,12 +64,17 @@ def parse_slurm_topology(
     if parsed and isinstance(parsed[0], Block):
         blocks = [block for block in parsed if isinstance(block, Block)]
         rows = [
-            [Node(n, (gpus or {}).get(n, machine.gpus_per_server), machine.nic_gbps) for n in b.nodes] for b in blocks
+            [Node(n, _in_block(machine, b).with_gpus((gpus or {}).get(n, machine.gpus_per_server))) for n in b.nodes]
+            for b in blocks
         ]
         names = [block.name for block in blocks]
         return racks_of_nodes("slurm-blocks", rows, names, machine, oversubscription=ratio, spines=spines, seed=seed)
     switches = {switch.name: switch for switch in parsed if isinstance(switch, Switch)}
     return _SlurmTree(switches, machine, ratio).cluster(gpus or {}, seed)
+
+
+def _in_block(machine: Machine, block: Block) -> Machine:
+    return machine if machine.nvlink_gbps is None else replace(machine, nvlink_domain=len(block.nodes))
 
 
 class _SlurmTree:
@@ -89,7 +94,7 @@ class _SlurmTree:
             switch = switches[name]
             self.heights[name] = 1 + max((self.heights[c] for c in switch.switches), default=0)
             up_gbps = sum(self._up_gbps(child, switch) for child in switch.switches)
-            self.below[name] = len(switch.nodes) * self._nic_gbps(switch) + up_gbps
+            self.below[name] = len(switch.nodes) * self.machine.nics_per_server * self._nic_gbps(switch) + up_gbps
 
     def _nic_gbps(self, switch: Switch) -> float:
         return self.machine.nic_gbps if switch.link_gbps is None else switch.link_gbps
@@ -108,14 +113,14 @@ class _SlurmTree:
     def cluster(self, gpus: Mapping[str, int], seed: int) -> Cluster:
         """Racks are leaf switches in the order of the file."""
         fabric = Fabric("slurm-tree", self.machine, seed)
-        leaves = [switch for switch in self.switches.values() if switch.nodes]
+        leaves, number = [switch for switch in self.switches.values() if switch.nodes], dict[str, int]()
         for rack, leaf in enumerate(leaves):
             domains = self._domains(leaf.name)
             for node in leaf.nodes:
-                fabric.server(node, rack, domains, gpus.get(node))
+                number[node] = fabric.server(node, rack, domains, gpus.get(node))
         for leaf in leaves:
             for node in leaf.nodes:
-                fabric.cable(node, leaf.name, self._nic_gbps(leaf), "nic")
+                fabric.nics(number[node], leaf.name, gbps=self._nic_gbps(leaf))
         for name in sorted(self.switches, key=self.heights.__getitem__):
             height = self.heights[name]
             tier = {1: "leaf", 2: "spine"}.get(height, f"level{height}")
@@ -195,8 +200,9 @@ class _CsvTable:
         if len(self.lines) == MAX_SERVERS:
             raise self._wrong(line, f"more than {MAX_SERVERS} nodes; shorten the file")
         self.lines[node] = line
-        gpus = self._gpus(cells.get("gpus", ""), line)
-        self.racks.setdefault(rack, []).append(Node(node, gpus, self._speed(cells.get("nic_gbps", ""), line)))
+        gpus, speed = self._gpus(cells.get("gpus", ""), line), self._speed(cells.get("nic_gbps", ""), line)
+        machine = replace(self.machine.with_gpus(gpus), nic_gbps=speed)
+        self.racks.setdefault(rack, []).append(Node(node, machine))
 
     def _gpus(self, cell: str, line: int) -> int:
         if not cell:

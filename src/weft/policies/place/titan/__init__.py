@@ -268,7 +268,7 @@ def _fits(machines: Sequence[int], limits: StageLimits) -> Callable[[int, int, f
 
 
 def _limits(cluster: Cluster, stage_s: float) -> StageLimits:
-    capacity, route = cluster.topology.capacity, cluster.topology.route
+    capacity, route = cluster.topology.capacity, cluster.route
     least = float(capacity.min()) if len(capacity) else np.inf
 
     @cache
