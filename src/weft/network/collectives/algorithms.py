@@ -204,7 +204,7 @@ def _grouped(base: Collective, groups: int) -> Collective:
             for stage in base.stages(each, message_bytes, n_ps)
         )
 
-    return Collective(f"{base.name}/{groups}", in_groups)
+    return Collective(f"{base.name}/{groups}", in_groups, striped=base.striped)
 
 
 def stages(name: str, n: int, message_bytes: float, n_ps: int = 1) -> Stages:
