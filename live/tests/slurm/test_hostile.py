@@ -117,6 +117,11 @@ def test_what_weft_holds_stays_as_weft_planned_it(box: Sandbox, user: OtherUser)
     for command in ("release", "top"):
         assert user.run("scontrol", command, held).returncode != 0
     assert state(box, held) == "PENDING JobHeldUser"
+    kept = user.sbatch("--hold", "--gpus=16", "--comment=mine")
+    assert user.run("scontrol", "update", f"JobId={kept}", "Comment=other weft: iterations=3").returncode == 0
+    assert " Comment=other weft: iterations=3 weft: nodes=any weft-hold " in box.run(
+        "scontrol", "-o", "show", "job", kept
+    )
 
 
 def test_a_long_comment_does_not_hold_slurm_up(user: OtherUser) -> None:

@@ -99,6 +99,7 @@ def test_a_folder_with_blanks_does_not_break_the_prolog(tmp_path: Path) -> None:
         (["JobState=PENDING", "SlurmdStartTime=2026-01-02T03:04:05"], 2),
         (["JobState=PENDING", "SlurmdStartTime=None", "JobState=PENDING", "SlurmdStartTime=2026-01-02T03:04:05"], 4),
         (["slurm_load_jobs error: Invalid job id specified", "SlurmdStartTime=2026-01-02T03:04:05"], 2),
+        (["scontrol: error: Unable to establish configuration source"] * 9, 6),
     ],
 )
 def test_a_script_ends_when_the_controller_knows_of_it(told: list[str], looks: int, tmp_path: Path) -> None:

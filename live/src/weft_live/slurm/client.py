@@ -16,13 +16,14 @@ from weft.network.topologies.hostlist import compress
 from weft_live.slurm.commands import Ended, Slurm, Unreachable
 from weft_live.slurm.notes import Aside
 from weft_live.slurm.priority import Standing, read_standing
-from weft_live.slurm.reconcile import TOLD_S
 from weft_live.slurm.records import Memory, Node, Record, read_jobs, read_nodes
-from weft_live.slurm.states import Do, Over, Pin, Sent, SlurmTask, Waits
+from weft_live.slurm.states import Do, Over, Pin, Sent, SlurmTask, Starts, Waits
 
 _CLOCK_S = 60.0  # seconds between looks at the controller's clock
 _STANDING_S = 30.0  # seconds between looks at QOS and fair shares, which Slurm computes anew every few minutes
 _SOON_S = 0.1  # seconds before the next look while something is under way
+ENDED_S = 30.0  # seconds until nodes have ended what a restarted controller has forgotten: a script tells its end again
+# after 15 s, and a node looks every 10 s whether it is gone
 _NODES_S = 0.9  # seconds between looks at nodes, which change less than jobs
 _MOST = 100  # commands that are carried out between two looks: the rest wait, and nobody waits long for any of them
 _ABOUT = re.compile(r"(?:\bfor job |\bJobId=|^)(\d+(?:_\d+)?)\b", re.IGNORECASE)
@@ -37,7 +38,7 @@ class Command:
     pin: Pin | None = None  # for an update or a release
     signal: str = ""  # for a warning
     go: bool = False  # for an update: release it at once if Slurm has taken the placement
-    again: bool = False  # the job had begun before, and nodes may run what a restarted controller has forgotten
+    again: bool = False  # the job may have begun before, and nodes run what a restarted controller has forgotten
     begin: bool = True  # for an update: it may start from now on, by this machine's clock, since scontrol has no other
 
     def line(self) -> str:
@@ -65,8 +66,8 @@ def _placing(task: SlurmTask, record: Record | None, ahead_s: float, now: float)
     pin = state.at.pin
     if record is not None:  # so that a start which is forgotten can be told from a requeue
         pin = replace(pin, note=f"{pin.note},requeued={record.restarts}")
-    begin, again = put_off or not behind_s, task.starts > 1
-    return Command(Do.UPDATE, task.key, pin, go=now >= state.ready_s, begin=begin, again=again)
+    begin = put_off or not behind_s
+    return Command(Do.UPDATE, task.key, pin, go=now >= state.ready_s, begin=begin, again=_again(task))
 
 
 def commands(
@@ -84,7 +85,12 @@ def commands(
 def _plain(task: SlurmTask, do: Do) -> Command:
     """Any other command."""
     pin = None if isinstance(task.state, Waits | Over) else task.state.at.pin
-    return Command(do, task.key, pin, task.description.env.get("signal", "TERM"), again=task.starts > 1)
+    return Command(do, task.key, pin, task.description.env.get("signal", "TERM"), again=_again(task))
+
+
+def _again(task: SlurmTask) -> bool:
+    """Whether it may have been on nodes: it has been started before, or released in vain."""
+    return task.starts > 1 or (isinstance(task.state, Starts) and task.state.ready_s > 0.0)
 
 
 @dataclass(frozen=True)
@@ -277,7 +283,7 @@ class Client:
     def _nowhere(self, releases: list[Command]) -> list[Command]:
         """The releases of jobs that surely run nowhere: after a restart of the controller all of their nodes have
         reported, and the controller has had time to end what was left of them."""
-        if not releases or self._slurm.up_s(self._ahead_s) < TOLD_S:
+        if not releases or self._slurm.up_s(self._ahead_s) < ENDED_S:
             return []
         silent = self._slurm.silent(node for one in releases if one.pin for node in one.pin.nodes)
         return [one for one in releases if one.pin and not silent & set(one.pin.nodes)]

@@ -224,6 +224,10 @@ function slurm_job_modify(job, record, part_list, modify_uid)
     end
     local option = chooses_nodes(job)
     if option ~= nil then return refuse("weft chooses the nodes of this job: it cannot have --%s", option) end
+    if job.comment ~= nil and record.comment ~= nil then  -- what the hook has noted outlasts another comment
+        if string.find(record.comment, "nodes=any", 1, true) then job.comment = job.comment .. " weft: nodes=any" end
+        if has_hold(record.comment) then job.comment = with_hold(job.comment) end
+    end
     if job.priority == 0 then  -- held by its user: it comes to weft when it is released
         job.comment = with_hold(job.comment or record.comment)
         return slurm.SUCCESS

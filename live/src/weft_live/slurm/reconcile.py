@@ -44,8 +44,7 @@ from weft_live.words import exited
 TRY_S = (0.2, 10.0)  # seconds before an update that did not take is sent again: at first, doubling, and at most
 PAUSE_S = (2.0, 120.0)  # seconds before a job that was barred is tried again: at first, doubling, and at most
 EARLIER = 0.25  # part of its pause after which a job is tried again if another one has ended meanwhile
-TOLD_S = 10.0  # seconds until nodes have told a restarted controller what they run
-FORGET_S = 30.0  # and until they have ended it: a script tells its end again after 15 s, nodes look every 10 s
+FORGET_S = 10.0  # seconds until nodes have told a restarted controller what they run
 AGAIN_S = 1.2  # a node refuses a job that it ended in the same second: its credential counts in seconds
 GONE = 3  # looks without a trace of a job before it is believed to be gone
 USER_HOLDS = because("slurm.user-holds")

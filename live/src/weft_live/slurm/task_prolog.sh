@@ -9,16 +9,19 @@ python=@PYTHON@
 # ignore the end of the script, and the node would refuse the next start of the job, which drains the node. So the script
 # ends once the node has told the controller what it runs: that ends the job properly.
 if [ "$SLURM_SCRIPT_CONTEXT" = epilog_task ]; then
-    tries=0
-    while [ "${SLURM_PROCID:-0}" = 0 ] && [ "$tries" -lt 120 ]; do
+    command -v scontrol >/dev/null 2>&1 || exit 0
+    left=120
+    while [ "${SLURM_PROCID:-0}" = 0 ] && [ "$left" -gt 0 ]; do
         case $(timeout 5 scontrol --oneliner show job "$SLURM_JOB_ID" 2>&1) in
             *JobState=PENDING* | *"Invalid job id"*)
                 node=$(timeout 5 scontrol --oneliner show node "$SLURMD_NODENAME" 2>/dev/null)
                 case $node in *SlurmdStartTime=[0-9]*) break ;; esac ;;
             *JobState=*) break ;;
+            "" | *"nable to contact"*) ;;  # it is away
+            *) left=$((left - 20)) ;;  # it may not come back: the job has another configuration, say
         esac
         sleep 1
-        tries=$((tries + 1))
+        left=$((left - 1))
     done
     exit 0
 fi

@@ -138,7 +138,7 @@ class SlurmWorld(LiveWorld[SlurmTask]):
     ) -> None:
         """A job as the last server left it; what Slurm says of it is judged at the first look."""
         now = self.now()
-        ready_s = now + AGAIN_S if starts > 1 else 0.0
+        ready_s = now + AGAIN_S if starts > 1 or view.status is JobStatus.STARTING else 0.0
         waits = Pauses(now, ready_s, now, now) if view.barred else Waits(now, ready_s)
         task = SlurmTask(
             view.job, description, view.id.partition("-")[0], waits, self.bounds, saved=view.saved_iterations,
