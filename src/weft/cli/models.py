@@ -12,6 +12,7 @@ from weft.cli.common import JsonOption, notice, plain_table, print_json, stdout
 if TYPE_CHECKING:
     from weft.model.profile import Profile, Task
     from weft.network.estimates import Alone
+    from weft.network.topologies import Machine
     from weft.results.pictures.iteration import IterationPicture
     from weft.workload.zoo import Model, Timing
 
@@ -48,19 +49,29 @@ def show(
     workers: Annotated[int, typer.Option("--workers", "-n", max=100_000, help="Number of workers (GPUs).")] = 4,
     gpu: Annotated[str, typer.Option("--gpu", help="GPU type whose compute times are used.")] = "V100",
     batch: Annotated[int | None, typer.Option("--batch", help="Samples per worker (default: the usual).")] = None,
-    dtype: Annotated[str | None, typer.Option("--dtype", help="Precision: fp32 or bf16 (default: the GPU's).")] = None,
+    dtype: Annotated[
+        str | None, typer.Option("--dtype", help="Precision: fp32, bf16, fp8, fp4 (default: the GPU's).")
+    ] = None,
     parallel: Annotated[
         str,
         typer.Option(
-            "--parallel", help="auto, data, parameter-server, pipeline, tensor, hybrid, hybrid:TxPxD, embedding."
+            "--parallel",
+            help="auto, data, parameter-server, pipeline, tensor, hybrid, hybrid:TxPxD, hybrid:tp4xcp2xpp8, embedding.",
         ),
     ] = "auto",
     overlap: Annotated[bool, typer.Option("--overlap", help="Send gradient buckets during the backward pass.")] = False,
-    micro_batches: Annotated[int, typer.Option("--micro-batches", help="Micro-batches of a pipeline.")] = 3,
+    micro_batches: Annotated[
+        int | None,
+        typer.Option("--micro-batches", help="Micro-batches (by default 3, on a named layout by its batch)."),
+    ] = None,
     schedule: Annotated[str, typer.Option("--schedule", help="Order of micro-batches: gpipe or 1f1b.")] = "gpipe",
     servers: Annotated[int, typer.Option("--servers", help="Parameter servers.")] = 1,
     collective: Annotated[str, typer.Option("--collective", help="Algorithm of all-reduces.")] = "ring",
     gbps: Annotated[float, typer.Option("--gbps", help="Speed of each worker's NIC in Gbit/s.")] = 50.0,
+    machine: Annotated[
+        str,
+        typer.Option("--machine", help="On such machines, with their GPUs, NVLinks and NICs: dgx-h100, gb200-nvl72."),
+    ] = "",
     worker: Annotated[int, typer.Option("--worker", help="The worker whose traffic is drawn.")] = 0,
     layers: Annotated[bool, typer.Option("--layers", help="List the layers and their gradients, too.")] = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw into a file, too.")] = None,
@@ -69,20 +80,25 @@ def show(
     """Draw one iteration of a model, alone on the network: computing and traffic over time, and the circle.
 
     Example: weft models show gpt3-cassini --workers 8 --gpu A100
+
+    A step of thousands of GPUs: weft models show -n 5120 --machine gb200-nvl72
+    'llama-3.1-405b[parallel=hybrid:tp4xcp2xpp8,micro_batches=16,virtual=8,schedule=1f1b,dtype=fp4]'
     """
     from weft.errors import InputError
     from weft.model.units import gbps_to_bytes_per_s
-    from weft.network.estimates import run_alone
+    from weft.network.estimates import run_alone, run_on
     from weft.workload import zoo
 
     model, speed = _named(model), gbps_to_bytes_per_s(_speed(gbps))
+    kind = _machine(machine) if machine else None
+    gpu, gbps = (kind.gpu, kind.nic_gbps * kind.nics_per_server / kind.gpus_per_server) if kind else (gpu, gbps)
     profile = zoo.profile(
         model, workers, batch=batch, gpu=gpu, parallel=parallel, overlap=overlap, dtype=dtype,
         micro_batches=micro_batches, schedule=schedule, servers=servers,
     )  # fmt: skip
     if not 0 <= worker < profile.workers:
         raise InputError(f"--worker: {worker} is not among the workers 0..{profile.workers - 1}")
-    alone = run_alone(profile, speed, collective)
+    alone = run_alone(profile, speed, collective) if kind is None else run_on(profile, kind, collective)
     entry = None if zoo.is_path(model) else zoo.find(model)[0]
     remarks, picture = _remarks(model, alone), _picture(alone, worker, gbps)
     if plot is not None:
@@ -99,6 +115,13 @@ def _named(model: str) -> str:
 
     here = f"./{model}" if not zoo.is_path(model) and Path(zoo.without(model)).is_file() else model
     return zoo.in_folder(here, Path())
+
+
+def _machine(name: str) -> Machine:
+    from weft.network.topologies import Machine
+    from weft.network.topologies.build import machine_of
+
+    return machine_of({"preset": name}, Machine(), "--machine: cluster")
 
 
 def _speed(gbps: float) -> float:

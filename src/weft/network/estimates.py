@@ -173,6 +173,27 @@ class Alone:
         return sum((s.end_s - s.start_s) * s.bytes_per_s for s in self.sent[worker])
 
 
+def run_on(profile: Profile, machine: Machine, collective: str = "ring") -> Alone:
+    """One iteration on machines of a kind, joined by one switch. What NVLink joins counts as one server with all its
+    NICs together; each of its workers sends an equal part."""
+    together = machine.gpus_per_server * machine.nvlink_domain
+    most = min(together, profile.workers)  # groups fill a domain as far as they come out even
+    each = next((k for k in range(most, 0, -1) if profile.workers % k == 0 and 2 * k > most), most)
+    nics = machine.nic_gbps * machine.nics_per_server * each / machine.gpus_per_server
+    inside = machine.nvlink_gbps if machine.nvlink_domain > 1 else machine.intra_server_gbps
+    plain = Machine(
+        each, nics, machine.gpu, machine.gpu_memory_gb, inside, machine.latency_us, machine.intra_latency_us
+    )
+    cluster = single_switch(-(-profile.workers // each), plain)
+    played = play_on(cluster, profile, tuple(range(profile.workers)), collective)
+    out = {link.src: link.id for link in cluster.topology.links}
+    shares = []
+    for server in cluster.servers:
+        pieces = played.links.get(out[server.name], ())
+        shares.append(tuple(Piece(x.start_s, x.end_s, x.bytes_per_s / len(server.gpus)) for x in pieces))
+    return Alone(profile, played, tuple(shares[w // each] for w in range(profile.workers)))
+
+
 def run_alone(profile: Profile, nic_bytes_per_s: float, collective: str = "ring") -> Alone:
     """Play one iteration; `collective` is used for all-reduces that do not name one."""
     if not 0 < nic_bytes_per_s < float("inf"):

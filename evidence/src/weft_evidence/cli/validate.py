@@ -15,13 +15,18 @@ from weft_evidence.measured import Row, as_json, errors, folder_of, load, pictur
 
 def validate(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What to hold it against: testbed (real TCP), straggler.")
+        str, typer.Argument(metavar="NAME", help="What to hold it against: testbed (real TCP), mlperf51, straggler.")
     ],
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="Folder of the data, in place of WEFT_TRACES/NAME.")
     ] = None,
     what_if: Annotated[
-        str, typer.Option("--what-if", metavar="BY", help="Of recorded steps: what one op, stage or dp rank costs.")
+        str,
+        typer.Option(
+            "--what-if",
+            metavar="BY",
+            help="Of recorded steps: what one op, stage or dp rank costs; of mlperf51: network.",
+        ),
     ] = "",
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw predicted over measured there (svg, png, pdf).")

@@ -135,8 +135,8 @@ def factors(shape: str, workers: int, whose: str) -> dict[str, int]:
     }  # fmt: skip
 
 
-def overlaps(layout: Layout) -> tuple[str, ...]:
-    """The settings that hide communication, as far as the layout has any of that kind and they are on."""
+def overlaps(layout: Layout) -> dict[str, bool]:
+    """The settings that hide communication which the layout has, and whether they are on."""
     used = {
         "gradient_overlap": layout.data * layout.context > 1,
         "gather_overlap": layout.zero > 0 and layout.shards > 1,
@@ -144,10 +144,10 @@ def overlaps(layout: Layout) -> tuple[str, ...]:
         "context_overlap": layout.context > 1,
         "expert_overlap": layout.expert > 1,
     }
-    return tuple(name for name, there in used.items() if there and getattr(layout, name))
+    return {name: getattr(layout, name) for name, there in used.items() if there}
 
 
-def without(layout: Layout, name: str) -> Layout:
-    """The layout with one of these settings off."""
-    settings: dict[str, Any] = {name: False}
+def replace_setting(layout: Layout, name: str, on: bool) -> Layout:
+    """The layout with one of these settings on or off."""
+    settings: dict[str, Any] = {name: on}
     return replace(layout, **settings)

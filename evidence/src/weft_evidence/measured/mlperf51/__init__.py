@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from weft.errors import InputError
-from weft.workload.graphs.layout import overlaps, without
+from weft.workload.graphs.layout import overlaps, replace_setting
 from weft.workload.zoo.rates import Reached, reached
 from weft_evidence.measured import Row, Say
 from weft_evidence.measured.mlperf51.cases import Case, cases
@@ -55,8 +55,9 @@ def fitted() -> frozenset[str]:
 
 
 def what_if(folder: Path, by: str, say: Say) -> dict[str, dict[str, float]]:
-    """Of each pipeline: its step over one on an endless network (`network`), the same with the constants of networks
-    at either end of their ranges and efficiencies that still give the measured step, and what each overlap saves."""
+    """Of each pipeline: its step over one on an endless network (`network`); the same with the constants of networks
+    at either end of their ranges and efficiencies that still give the measured step; and with each overlap turned off,
+    or on where it is off, over the step as it is."""
     if by != "network":
         raise InputError(f"--what-if {by}: of these steps there is network")
     ends = {row["name"]: (row["low"], row["high"]) for row in given()["constant"]}
@@ -73,8 +74,9 @@ def what_if(folder: Path, by: str, say: Say) -> dict[str, dict[str, float]]:
             base = cases_.get(own.get((case.gpu, case.dtype), ""), case)
             how = at_measured(how, {(case.gpu, case.dtype): base}, _limits())
             told[f"network, {name}"] = step_s(case, how) / step_s(case, how, network=False)
-        for name in overlaps(lay):
-            told[f"without {name}"] = step_s(case, layout=without(lay, name)) / now
+        for name, on in overlaps(lay).items():
+            other_s = step_s(case, layout=replace_setting(lay, name, not on))
+            told[f"{'without' if on else 'with'} {name}"] = other_s / now
         found[case.id] = told
     return found
 
