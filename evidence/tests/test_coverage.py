@@ -8,7 +8,7 @@ from weft.cli.main import run
 from weft_evidence import claims_of, papers
 from weft_evidence.claims import NO_CLAIM, Kind
 from weft_evidence.coverage import Needs, Stated, counted, stated
-from weft_evidence.pages import ROOT
+from weft_evidence.pages import ROOT, real_rows
 
 APART = {Kind.OWN, *NO_CLAIM}
 LISTED = [paper for paper in sorted(papers()) if stated(paper)]
@@ -41,6 +41,15 @@ def test_a_statement_names_tests_that_there_are(paper: str) -> None:
 
 
 @pytest.mark.parametrize("paper", LISTED)
+def test_a_statement_names_rows_on_real_tcp_that_there_are(paper: str) -> None:
+    rows = [row["what"] for row in real_rows(paper)]
+    named = [begins for one in stated(paper) for begins in one.real]
+    assert [begins for begins in named if sum(what.startswith(begins) for what in rows) != 1] == []
+    assert bool(named) == (paper == "ada-srsf")
+    assert {row["claim"] for row in real_rows(paper) if "claim" in row} <= set(claims_of(paper))
+
+
+@pytest.mark.parametrize("paper", LISTED)
 def test_a_published_claim_is_something_that_the_paper_states(paper: str) -> None:
     known = claims_of(paper)
     judged = {name for one in stated(paper) for name in one.judged_by(known)}
@@ -58,6 +67,7 @@ def test_the_sentence_counts() -> None:
     one = Stated("a", "", "", "", ("x.*",))
     assert [one.state(None), one.state(["x.1"]), one.state(["y"])] == ["judged", "judged", "waits"]
     assert Stated("a", "", "", "", ("x.*",), ("t",)).state([]) == "judged"
+    assert Stated("a", "", "", "", real=("r",)).state([]) == "judged"
     every = sum(bool(one.claims) and not one.tests for one in stated("titan"))
     assert f"and of {every} the claims are written and wait for their runs." in counted("titan", [])
     assert Stated("a", "", "", "").status == "open"

@@ -7,8 +7,9 @@ import pytest
 
 from live.tests.testbed.needs import need_testbed
 from weft_evidence.flows.real import OTHERS, THREE, RealFlows
-from weft_evidence.real import Case, Fit, _fluid, compared, row
+from weft_evidence.real import Case, Fit, _fluid, compared, judged, row
 from weft_evidence.real_tcp import APART, main, read_socket
+from weft_live.testbed.stillness import Undisturbed
 
 
 def test_one_job_takes_what_the_equation_says_in_both_models() -> None:
@@ -42,6 +43,17 @@ def test_a_row_has_a_mean_and_an_interval_over_repetitions() -> None:
     assert made["real"] == pytest.approx(2.0)
     assert made["ci95"][0] == 0.0  # below 0 no time lies
     assert made["ci95"][1] == pytest.approx(2.0 + 4.303 / 3**0.5, rel=1e-3)
+
+
+def test_rows_from_a_disturbed_run_have_the_reason_and_no_number() -> None:
+    still = Undisturbed()
+    rows = [row("x", "ms", 2.0, 3.0, [1.0, 2.0])]
+    assert judged(rows, still) == rows
+    still.why.append("the machine stood still for 180 ms")
+    (found,) = judged(rows, still)
+    assert (found["published"], found["real"], found["ci95"]) == (2.0, None, (None, None))
+    assert found["disturbed"] == "the machine stood still for 180 ms"
+    assert judged(rows, still) == rows
 
 
 @pytest.mark.long

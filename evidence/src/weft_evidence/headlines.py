@@ -33,7 +33,8 @@ class Headlines:
         same = sum(claim.verdict == "reproduced" for claim in held)
         told = f"{self.name}: {len(held)} of {len(mine)} headline claims hold, {same} in size and {len(held) - same} "
         told += "in direction only"
-        left = len(self.words) - len(mine)
+        left, unsure = len(self.words) - len(mine), sum(claim.verdict == "not judged" for claim in mine)
+        told += f", {unsure} not judged" if unsure else ""
         told += f" ({left} of {len(self.words)} {'was' if left == 1 else 'were'} not run)" if left else ""
         sized = [c for c in mine if c.published is not None and any(fnmatchcase(c.id, one) for one in self.sized)]
         pairs = [(c.published, c.measured) for c in sized if c.published is not None and c.measured is not None]

@@ -70,7 +70,7 @@ def table(quick: bool, say: Say) -> list[dict[str, Any]]:
     return [
         *judged(_contention(repetitions + 1, 16 if quick else 40, still), still),
         *_admission(repetitions, 10 if quick else 14, still),
-        *_stacks(repetitions if quick else 2 * repetitions, still),
+        *_stacks(repetitions, still),
     ]
 
 
