@@ -151,7 +151,10 @@ def _point_to_point(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
 
 
 def _each_alone(placed: Callable[[Together, float], Stages]) -> Callable[[int, float, int], Stages]:
-    return lambda n, message_bytes, n_ps=1: placed(tuple(range(n)), message_bytes)
+    def alone(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
+        return placed(tuple(range(n)), message_bytes)
+
+    return alone
 
 
 NCCL = "nccl"  # a choice among some of these by the size of the message; where that is open, it counts as a ring
