@@ -8,6 +8,8 @@ import pytest
 
 from testkit.engines import load_torch
 from weft.cli.main import run
+from weft.network.iteration import play_on
+from weft.network.topologies import Machine, single_switch
 from weft.workload import zoo
 from weft.workload.profiles.files import save_profile
 
@@ -278,3 +280,69 @@ def test_fit_refuses_what_it_cannot_fit(rows: str, said: str, tmp_path: Path, ca
 )
 def test_profile_refuses_before_it_measures(args: list[str], said: str, capsys: Capture) -> None:
     assert said in _one_line(["profile", *args], capsys)
+
+
+LAYOUT = "llama-3.1-8b[layers=4,parallel=hybrid:tp4xpp2,micro_batches=4,schedule=1f1b,overlap=true]"
+
+
+def test_a_step_on_machines_by_name(capsys: Capture) -> None:
+    """Two DGX H100: tensor groups inside, the pipeline between them; their GPUs, NVLinks and NICs."""
+    assert run(["models", "show", LAYOUT, "-n", "16", "--machine", "dgx-h100", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["gpu"], told["nic_gbps"]) == ("H100", 400.0)
+    assert 0 < told["compute_s"] < told["iteration_s"]
+    assert run(["models", "show", LAYOUT, "-n", "16", "--gpu", "H100", "--gbps", "400", "--json"]) == 0
+    apart = json.loads(capsys.readouterr().out)
+    assert apart["iteration_s"] > told["iteration_s"]  # sums of tensor groups cross NICs there
+    assert run(["models", "show", LAYOUT, "-n", "16", "--machine", "dgx-1"]) == 2
+    assert "choose one of dgx-h100" in capsys.readouterr().err
+
+
+def test_what_does_not_fit_is_told_with_what_takes_the_memory(capsys: Capture) -> None:
+    big = "llama-3.1-405b[parallel=hybrid:tp8,micro_batches=1]"
+    assert run(["models", "show", big, "-n", "8", "--machine", "dgx-h100", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert "GB of weights" in told["memory_source"]
+    assert any("do not fit into the 80 GB of one H100" in remark for remark in told["remarks"])
+
+
+def scenario(tmp_path: Path, model: str, memory_gb: float) -> Path:
+    path = tmp_path / "layout.toml"
+    path.write_text(
+        f"""
+[cluster]
+topology = "single-switch"
+servers = 2
+gpus_per_server = 8
+gpu = "H100"
+gpu_memory_gb = {memory_gb}
+nic_gbps = 3200
+intra_server_gbps = 3600
+
+[workload]
+source = "jobs"
+
+[[workload.job]]
+model = "{model}"
+gpus = 16
+iterations = 10
+""",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_a_layout_is_simulated_as_it_is_played_alone(tmp_path: Path, capsys: Capture) -> None:
+    """Ten steps of a job that has the cluster to itself take ten times the step that is played alone."""
+    profile = zoo.profile(LAYOUT, 16, gpu="H100")
+    cluster = single_switch(2, Machine(8, 3200, "H100", 80.0, 3600))
+    alone_s = play_on(cluster, profile, tuple(range(16))).seconds
+    assert run(["simulate", str(scenario(tmp_path, LAYOUT, 80.0)), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["makespan_s"] == pytest.approx(10 * alone_s, rel=1e-6)
+
+
+def test_a_layout_that_needs_more_memory_is_refused(tmp_path: Path, capsys: Capture) -> None:
+    big = "llama-3.1-405b[parallel=hybrid:tp8,micro_batches=1]"
+    assert run(["simulate", str(scenario(tmp_path, big, 80.0))]) == 2
+    assert "GB of each, they have 80" in capsys.readouterr().err

@@ -150,7 +150,7 @@ def _alike(
     """
     uses: dict[int, list[tuple[int, int, int]]] = {}
     for i, route in enumerate(routes):
-        for k, leg in enumerate(route.legs):
+        for k, leg in enumerate([leg for one in (route, *route.choices) for leg in one.legs]):
             for link, n in leg.links:
                 uses.setdefault(link, []).append((i, k, n))
     links = cluster.topology.links
@@ -158,8 +158,13 @@ def _alike(
     kinds = {}
     for link in sorted(uses):  # bottlenecks are taken in the order of link ids, here as in the engine
         kinds[link] = number.setdefault((links[link].bytes_per_s, tuple(uses[link])), len(number))
-    alike = tuple(RoutedCollective(tuple([_on_kinds(leg, kinds) for leg in route.legs])) for route in routes)
+    alike = tuple([_route_on_kinds(route, kinds) for route in routes])
     return kinds, alike, tuple(room for room, _ in number)
+
+
+def _route_on_kinds(route: RoutedCollective, kinds: Mapping[int, int]) -> RoutedCollective:
+    legs = tuple([_on_kinds(leg, kinds) for leg in route.legs])
+    return replace(route, legs=legs, choices=tuple([_route_on_kinds(one, kinds) for one in route.choices]))
 
 
 def _on_kinds(leg: Leg, kinds: Mapping[int, int]) -> Leg:

@@ -37,7 +37,18 @@ TopologyName = Literal[
     "single-switch", "leaf-spine", "three-tier", "fat-tree", "rails", "torus", "dragonfly", "cassini", "links", "file"
 ]
 CollectiveName = Literal[
-    "ring", "halving-doubling", "recursive-doubling", "tree", "parameter-server", "all-to-all", "point-to-point"
+    "ring",
+    "halving-doubling",
+    "recursive-doubling",
+    "tree",
+    "parameter-server",
+    "all-to-all",
+    "point-to-point",
+    "double-tree",
+    "hierarchical",
+    "nvls",
+    "sharp",
+    "nccl",
 ]
 
 
@@ -307,7 +318,11 @@ class NetworkSection(Sharing):
         "hierarchy, layer by layer; astra-sim: the same asked of an installed ASTRA-sim 1.0; or a model that another "
         "package installs (entry point weft.costs).",
     )
-    collective: CollectiveName = Field("ring", description="Algorithm of transfers whose profile names none.")
+    collective: CollectiveName = Field(
+        "ring",
+        description="Algorithm of transfers whose profile names none. "
+        "nccl: the fastest of ring, double-tree and nvls for each message, as NCCL's tuning model chooses.",
+    )
     tiers: dict[str, TierRow] = Field(
         default_factory=dict, description="tiers: for each model (or default), its fractions: machine, rack, network."
     )

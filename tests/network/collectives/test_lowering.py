@@ -61,7 +61,7 @@ def expected_nic_bytes(
         servers = [servers[r] for r in ring_order(placement, cluster)]
     nics = nic_links(cluster)
     total: Counter[int] = Counter()
-    for stage in stages(name, len(placement), message, n_ps):
+    for stage in stages(name, len(placement), message, n_ps, tuple(servers)):
         for src, dst in stage.pairs:
             a, b = servers[src], servers[dst]
             if a != b:

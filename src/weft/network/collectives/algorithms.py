@@ -8,25 +8,12 @@ from dataclasses import dataclass, replace
 
 from weft.errors import InputError
 from weft.model.profile import APART
+from weft.network.collectives.placed import PLACED, Together
+from weft.network.collectives.stages import Pair, Stage, Stages
 
-Pair = tuple[int, int]  # (source rank, destination rank)
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """Messages that travel at the same time, each of `bytes`; the next stage starts when all have arrived.
-
-    All messages of a stage have one size (in every algorithm here they do), so a stage can advance in lock step
-    without losing or inventing a byte. A pair that is listed twice is two messages. `steps` such rounds follow each
-    other between the same pairs.
-    """
-
-    bytes: float
-    pairs: tuple[Pair, ...]
-    steps: int = 1
-
-
-Stages = tuple[Stage, ...]
+__all__ = [
+    "COLLECTIVES", "Collective", "Pair", "Stage", "Stages", "get_collective", "host_ranks", "stages",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +21,7 @@ class Collective:
     """A collective operation by name: `stages(n, message_bytes, n_ps)`, n > 1; only parameter servers look at n_ps.
 
     `rack_aware`: which rank stands where in the algorithm is free, so ranks may be ordered by rack and server.
+    `placed` takes the node of each rank, for those where it matters who shares one; `stages` has every rank on its own.
     `striped`: between servers with several NICs, each message goes in parts over all NICs that the job has there.
     """
 
@@ -41,6 +29,7 @@ class Collective:
     stages: Callable[[int, float, int], Stages]
     rack_aware: bool = False
     striped: bool = False
+    placed: Callable[[Together, float], Stages] | None = None
 
 
 def core_size(n: int) -> int:
@@ -161,12 +150,18 @@ def _point_to_point(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
     return (Stage(message_bytes, tuple((r, r + half) for r in range(half))),)
 
 
+def _each_alone(placed: Callable[[Together, float], Stages]) -> Callable[[int, float, int], Stages]:
+    def alone(n: int, message_bytes: float, n_ps: int = 1) -> Stages:
+        return placed(tuple(range(n)), message_bytes)
+
+    return alone
+
+
+NCCL = "nccl"  # a choice among some of these by the size of the message; where that is open, it counts as a ring
 COLLECTIVES: dict[str, Collective] = {
     c.name: c
     for c in (
         Collective("ring", _ring, rack_aware=True, striped=True),
-        Collective("all-gather", _half_ring, rack_aware=True, striped=True),
-        Collective("reduce-scatter", _half_ring, rack_aware=True, striped=True),
         Collective("halving-doubling", _halving_doubling),
         Collective("recursive-doubling", _recursive_doubling),
         Collective("tree", _tree, striped=True),
@@ -174,6 +169,12 @@ COLLECTIVES: dict[str, Collective] = {
         Collective(APART, _apart),
         Collective("all-to-all", _all_to_all),
         Collective("point-to-point", _point_to_point),
+        Collective("all-gather", _half_ring, rack_aware=True, striped=True),
+        Collective("reduce-scatter", _half_ring, rack_aware=True, striped=True),
+        *(
+            Collective(name, _each_alone(placed), striped=name == "double-tree", placed=placed)
+            for name, placed in PLACED.items()
+        ),
     )
 }
 
@@ -184,9 +185,11 @@ def get_collective(name: str) -> Collective:
     `ring/8` is a ring in each of eight equal groups of workers, one group after another in the order of ranks.
     """
     base, slash, groups = name.partition("/")
-    found = COLLECTIVES.get(base)
-    if found is None or (base == APART and slash) or (slash and not re.fullmatch("[1-9][0-9]{0,8}", groups)):
-        raise InputError(f"collective {name!r} is unknown; choose one of {', '.join(COLLECTIVES)}")
+    found = COLLECTIVES.get("ring" if base == NCCL else base)
+    if slash and found is not None and (found.placed or base in (APART, NCCL)):
+        raise InputError(f"collective {name!r}: {base} goes over all workers at once; leave {slash}{groups} out")
+    if found is None or (slash and not re.fullmatch("[1-9][0-9]{0,8}", groups)):
+        raise InputError(f"collective {name!r} is unknown; choose one of {', '.join(COLLECTIVES)}, {NCCL}")
     return _grouped(found, int(groups)) if slash else found
 
 
@@ -207,12 +210,15 @@ def _grouped(base: Collective, groups: int) -> Collective:
     return Collective(f"{base.name}/{groups}", in_groups, striped=base.striped)
 
 
-def stages(name: str, n: int, message_bytes: float, n_ps: int = 1) -> Stages:
-    """What the named collective sends among n workers (nothing, for one)."""
+def stages(name: str, n: int, message_bytes: float, n_ps: int = 1, together: Together | None = None) -> Stages:
+    """What the named collective sends among n workers (nothing, for one); `together` is the node of each."""
     if n < 1:
         raise InputError(f"collective {name}: it has {n} workers; give at least 1")
     if n_ps < 1:
         raise InputError(f"collective {name}: it has {n_ps} parameter servers; give at least 1")
     if not 0 <= message_bytes < float("inf"):
         raise InputError(f"collective {name}: its message has {message_bytes} bytes; give a finite size of at least 0")
-    return get_collective(name).stages(n, message_bytes, n_ps) if n > 1 else ()
+    spec = get_collective(name)
+    if n == 1:
+        return ()
+    return spec.placed(together, message_bytes) if spec.placed and together else spec.stages(n, message_bytes, n_ps)

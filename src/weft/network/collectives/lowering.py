@@ -31,7 +31,9 @@ from weft.errors import InputError
 from weft.model.cluster import Cluster, Route
 from weft.model.flows import FlowGroup
 from weft.model.profile import APART
-from weft.network.collectives.algorithms import Pair, Stage, Stages, get_collective, host_ranks, stages
+from weft.network.collectives.algorithms import NCCL, get_collective, host_ranks, stages
+from weft.network.collectives.placed import candidates
+from weft.network.collectives.stages import Pair, Stage, Stages
 from weft.network.collectives.wiring import Wires
 
 _INF = float("inf")
@@ -55,6 +57,9 @@ class RoutedCollective:
     """A collective on a placement, ready for messages of any size: keep it where a job sends many."""
 
     legs: tuple[Leg, ...]
+    latency_s: float = 0.0  # of one that NCCL may choose
+    s_per_byte: float = 0.0
+    choices: tuple[RoutedCollective, ...] = ()  # in place of legs: the fastest for the size of the message
 
     def within(self, cluster: Cluster, nic_bytes_per_s: float | None) -> RoutedCollective:
         """The same with flows so slow that those through one NIC together send at most this."""
@@ -81,6 +86,9 @@ class RoutedCollective:
             raise InputError(f"transfer: its demand is {cap} bytes/s; give more than 0, or none")
         if message_bytes == 0:
             return ()
+        if self.choices:
+            best = min(self.choices, key=lambda one: one.latency_s + one.s_per_byte * message_bytes)
+            return best.groups(message_bytes, demand_bytes_per_s)
         found = []
         for leg in self.legs:
             demand = min(cap / leg.stripes, leg.demand_bytes_per_s)
@@ -93,6 +101,11 @@ def route_collective(
     collective: str, placement: Sequence[int], cluster: Cluster, *, n_ps: int = 1, flow_key: int = 0
 ) -> RoutedCollective:
     """The part of lowering that does not depend on the size of the message."""
+    if collective == NCCL:
+        nodes = cluster.node_of_server[cluster.server_of_gpu[list(placement)]].tolist()
+        names = candidates(cluster.gpu, tuple(nodes))
+        routed = [route_collective(name, placement, cluster, flow_key=flow_key) for name in names]
+        return RoutedCollective((), choices=tuple(_timed(one, cluster) for one in routed))
     known: list[Leg] = []  # the leg of each stage
     legs: list[Leg] = []
     for stage in placed_stages(collective, placement, cluster, n_ps, flow_key):
@@ -105,6 +118,15 @@ def route_collective(
         else:
             legs.append(leg)
     return RoutedCollective(tuple(legs))
+
+
+def _timed(route: RoutedCollective, cluster: Cluster) -> RoutedCollective:
+    """The same with how long it takes alone, as NCCL's model has it: a latency, and seconds for each byte."""
+    capacity, s_per_byte = cluster.topology.capacity, 0.0
+    for leg in route.legs:
+        links = min((float(capacity[link]) / n for link, n in leg.links), default=_INF)
+        s_per_byte += leg.share / min(leg.demand_bytes_per_s, links)
+    return replace(route, latency_s=sum(leg.latency_s for leg in route.legs), s_per_byte=s_per_byte)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +162,11 @@ def placed_stages(
 ) -> list[PlacedStage]:
     """The stages of a collective on these GPUs."""
     spec, n = get_collective(collective), len(placement)
-    rounds = _unit_stages(collective, n, n_ps) if n > 1 else ()
+    servers: list[int] = cluster.server_of_gpu[list(placement)].tolist()
+    nodes = tuple(cluster.node_of_server[servers].tolist()) if spec.placed else None
+    rounds = _unit_stages(collective, n, n_ps, nodes) if n > 1 else ()
     if not rounds:
         return []
-    servers: list[int] = cluster.server_of_gpu[list(placement)].tolist()
     gpus = list(placement)
     if spec.rack_aware:
         if not cluster.plain:
@@ -152,7 +175,7 @@ def placed_stages(
     if collective == APART:
         servers += _standing_apart(servers, cluster, n_ps, flow_key)
     number = {server: i for i, server in enumerate(dict.fromkeys(servers))}
-    shapes = _shapes(collective, n, n_ps, tuple([number[server] for server in servers]))
+    shapes = _shapes(collective, n, n_ps, tuple([number[server] for server in servers]), nodes)
     if cluster.plain:
         return [_placed(stage, shape, servers, cluster) for stage, shape in zip(rounds, shapes, strict=True)]
     gpus += [-1] * (len(servers) - n)
@@ -172,8 +195,8 @@ def _standing_apart(workers: list[int], cluster: Cluster, n_ps: int, flow_key: i
 
 
 @lru_cache(maxsize=512)
-def _unit_stages(collective: str, n: int, n_ps: int) -> Stages:
-    return stages(collective, n, 1.0, n_ps)
+def _unit_stages(collective: str, n: int, n_ps: int, nodes: tuple[int, ...] | None = None) -> Stages:
+    return stages(collective, n, 1.0, n_ps, nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +210,11 @@ class _Shape:
 
 
 @lru_cache(maxsize=512)
-def _shapes(collective: str, n: int, n_ps: int, together: tuple[int, ...]) -> tuple[_Shape, ...]:
+def _shapes(
+    collective: str, n: int, n_ps: int, together: tuple[int, ...], nodes: tuple[int, ...] | None
+) -> tuple[_Shape, ...]:  # fmt: skip
     """The shape of each stage; `together` numbers the servers, rank by rank. Jobs of a trace have few of them."""
-    rounds = _unit_stages(collective, n, n_ps)
+    rounds = _unit_stages(collective, n, n_ps, nodes)
     first = {stage: i for i, stage in reversed(list(enumerate(rounds)))}
     rank_on = {server: rank for rank, server in reversed(list(enumerate(together)))}
     found = []
@@ -272,6 +297,11 @@ def open_collective(
     collective: str, placement: Sequence[int], cluster: Cluster, *, n_ps: int = 1, flow_key: int = 0
 ) -> tuple[OpenFlow, ...]:
     """The flows of a collective on these GPUs; none if nothing leaves a server."""
+    if collective == NCCL and len(cluster.counts(placement)) > 1:
+        raise InputError(
+            "network.collective: nccl chooses by the size of a message, and here its flows are simulated one by one; "
+            "name ring, double-tree, hierarchical or nvls"
+        )
     rounds = placed_stages(collective, placement, cluster, n_ps, flow_key)
     if not any(stage.between for stage in rounds):
         return ()
