@@ -36,6 +36,7 @@ class Draft:
     elastic: tuple[int, int] | None = None
     app: str = ""
     priority: int = 0
+    gpu: str = ""  # the type of GPU that it asks for
 
 
 class Times:
@@ -57,7 +58,18 @@ class Times:
         self._profile_of, self._iteration_s = cache(profile_of), iteration_s and cache(iteration_s)
         self._rescaled, self._span = rescaled, batches
         self.reading: Reading = reading or ("compute" if iteration_s is None else "alone")
+        self.others: dict[str, Times] = {}  # on other types of GPU
+        self.gpu = ""  # the type of GPU that these hold for
         self.converted = False  # whether any iterations were computed from a duration
+
+    def on(self, gpu: str) -> Times:
+        """The same on that type of GPU; empty: any."""
+        if gpu in ("", self.gpu):
+            return self
+        if gpu not in self.others:
+            there = ", ".join(filter(None, (self.gpu, *self.others)))
+            raise InputError(f"workload: a job asks for GPUs of type {gpu!r}; the cluster has {there or 'one type'}")
+        return self.others[gpu]
 
     def profile(self, model: str, gpus: int) -> Profile:
         """One iteration of a model at a size."""
@@ -101,7 +113,7 @@ class Times:
 
     def gpu_seconds(self, draft: Draft) -> float:
         """GPU time of a job alone."""
-        return draft.gpus * draft.iterations * self.alone_s(draft.model, draft.gpus)
+        return draft.gpus * draft.iterations * self.on(draft.gpu).alone_s(draft.model, draft.gpus)
 
 
 def finish(drafts: Sequence[Draft], times: Times, n_gpus: int) -> list[Job]:
@@ -119,7 +131,9 @@ def _job(draft: Draft, name: str, times: Times, n_gpus: int) -> Job:
         )
     low, high = draft.elastic or (draft.gpus, draft.gpus)
     low, high = min(low, draft.gpus), min(max(high, draft.gpus), n_gpus)
+    any_type, times = {} if draft.gpu else times.others, times.on(draft.gpu)
     profiles = {n: times.resized(draft.model, n, draft.gpus) for n in range(low, high + 1)}
+    on = {gpu: {n: there.resized(draft.model, n, draft.gpus) for n in profiles} for gpu, there in any_type.items()}
     rigid = low == high
     batches = {} if rigid else {n: times.batches(draft.model, n, draft.gpus) for n in profiles}
     return Job(
@@ -127,4 +141,5 @@ def _job(draft: Draft, name: str, times: Times, n_gpus: int) -> Job:
         min_gpus=0 if rigid else low, max_gpus=0 if rigid else high,
         batch=draft.batch or profiles[draft.gpus].batch, user=draft.user, vc=draft.vc,
         app=draft.app, priority=draft.priority, batches={n: found for n, found in batches.items() if found},
+        gpu=draft.gpu, on=on,
     )  # fmt: skip
