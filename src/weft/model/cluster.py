@@ -141,8 +141,8 @@ class Cluster:
         return self._reduced(each, np.where(self.gpus_per_server >= each, each, 0))
 
     def of_type(self, gpu: str) -> Cluster:
-        """This cluster as if only the servers with that type of GPU had any; itself where all have it."""
-        if len(self.gpu_types) == 1:
+        """This cluster as if only the servers with that type of GPU had any; itself where all have it, or for any."""
+        if not gpu or len(self.gpu_types) == 1:
             return self
         return self._reduced(gpu, np.where(np.array(self.type_of_server) == gpu, self.gpus_per_server, 0))
 

@@ -147,8 +147,8 @@ class _Speeds:
 
     def iteration_s(self, model: str, gpus: int) -> float:
         """Seconds of an iteration on as few servers as can hold it."""
-        spread = Spread(ceil(gpus / self._cluster.largest_server), 1)
-        return self._alone.of(self.profile_of(model, gpus), model, spread).iteration_s
+        spread = Spread(ceil(gpus / self._cluster.of_type(self.gpu).largest_server), 1)
+        return self._alone.of(self.profile_of(model, gpus), model, spread, self.gpu).iteration_s
 
 
 def build_workload(

@@ -159,7 +159,7 @@ class SimWorld(World):
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job alone on the network."""
-        return self._alone.of(job.profiles[workers], job.model, spread)
+        return self._alone.of(job.profiles[workers], job.model, spread, job.gpu)
 
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         """What a job sends over each link on these GPUs, alone; jitter and stragglers as a profile would show them."""

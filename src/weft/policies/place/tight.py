@@ -112,8 +112,7 @@ class Tight(Place):
             return waited_s - max(UNKNOWN_S, PATIENCE * job.run_s)
         if waited_s < iterations * job.job.profile.compute_s:
             return 0.0
-        cluster = view.cluster.of_type(job.job.gpu) if job.job.gpu else view.cluster
-        closest = _closest(cluster.shaped(job.job.per_server), job.job.gpus)
+        closest = _closest(view.cluster.of_type(job.job.gpu).shaped(job.job.per_server), job.job.gpus)
         return waited_s - iterations * view.estimate(job.job, job.job.gpus, closest).iteration_s
 
     def _gain_s(
