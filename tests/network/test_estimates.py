@@ -2,7 +2,7 @@ import pytest
 
 from weft.model.view import Spread
 from weft.network.estimates import Estimates, example_placement
-from weft.network.topologies import Machine, leaf_spine
+from weft.network.topologies import Machine, build_cluster, leaf_spine
 from weft.testing.toy import toy_job
 
 
@@ -53,3 +53,16 @@ def test_example_placement_widens_where_it_must() -> None:
     gpus = example_placement(cluster, 8, Spread(1, 1))
     assert len(set(gpus)) == 8
     assert Spread.of(cluster, gpus) == Spread(2, 1)
+
+
+def test_an_estimate_is_made_on_the_type_that_is_asked_for() -> None:
+    """Two H100 servers have eight NICs of 400 Gbit/s each, two A100 servers one of 100: sixteen GPUs and eight of them
+    exchange 2 (n - 1) / n of a gigabyte over these."""
+    group = [{"preset": "dgx-h100", "count": 2}, {"gpu": "A100", "gpu_memory_gb": 40, "count": 2}]
+    cluster = build_cluster("leaf-spine", servers_per_rack=2, gpus_per_server=8, nic_gbps=100, group=group)
+    alone, profile = Estimates(cluster), toy_job("a", 16, message_bytes=1e9).profile
+    for gpu, bytes_per_s in (("", 400e9), ("H100", 400e9), ("A100", 12.5e9)):
+        placed = {cluster.type_of_gpu(g) for g in example_placement(cluster.of_type(gpu), 16, Spread(2, 1))}
+        assert placed == {gpu or "H100"}
+        comm_s = alone.of(profile, "toy", Spread(2, 1), gpu).comm_s
+        assert comm_s == pytest.approx(30 / 16 * 1e9 / bytes_per_s, rel=1e-9)

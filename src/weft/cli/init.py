@@ -20,7 +20,7 @@ def init(
         typer.Option(
             "--template",
             metavar="NAME",
-            help="A scenario that comes with weft: demo, llm-cluster, fine-tuning-site, vision-2020, cassini, ...",
+            help="A scenario that comes with weft: demo, llm-cluster, vision-2020, pretraining-16k, cassini, ...",
         ),
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", hidden=True)] = False,  # until 0.3

@@ -19,7 +19,7 @@ def topology(
     svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE.svg", help="Write a picture there, too.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Draw the cluster of a scenario: racks, links, oversubscription.
+    """Draw the cluster of a scenario: racks, NVLink domains, rails, links, oversubscription.
 
     Example: weft topology examples/demo.toml
     """
@@ -50,7 +50,10 @@ def _as_dict(cluster: Cluster) -> dict[str, Any]:
 
     racks: list[list[dict[str, Any]]] = [[] for _ in range(cluster.n_racks)]
     for server in cluster.servers:
-        racks[server.rack].append({"name": server.name, "gpus": len(server.gpus)})
+        row: dict[str, Any] = {"name": server.name, "gpus": len(server.gpus)}
+        if not cluster.alike:
+            row |= {"gpu": cluster.type_of_server[server.id]}
+        racks[server.rack].append(row)
     return {
         "topology": cluster.topology.name,
         "gpus": cluster.n_gpus,
@@ -59,6 +62,8 @@ def _as_dict(cluster: Cluster) -> dict[str, Any]:
         "intra_server_gbps": bytes_per_s_to_gbps(cluster.intra_server_bytes_per_s),
         "servers": len(cluster.servers),
         "racks": [{"servers": servers} for servers in racks],
+        "nics": cluster.n_nics,
+        "levels": [{"name": level.name, "groups": len(level.gpus)} for level in cluster.levels],
         "links": len(cluster.topology.links),
         "tiers": [
             {

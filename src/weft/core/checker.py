@@ -51,6 +51,8 @@ class _Checker:
         if not self._plainly_free(start.gpus, memory):
             for gpu in start.gpus:
                 self._gpu(gpu, memory, what)
+        if not self.table.cluster.alike:
+            self._type(job.job, start.gpus, what)
         each = set(self.table.cluster.counts(start.gpus).values()) if job.job.per_server or not self.can.uneven else {0}
         if job.job.per_server and each != {job.job.per_server}:
             raise DecisionError(f"{what}: it must have {job.job.per_server} workers on each of its servers")
@@ -100,6 +102,13 @@ class _Checker:
             twice = next(g for g, count in Counter(gpus).items() if count > 1)
             raise DecisionError(f"{what}: GPU {twice} is named twice in its placement")
 
+    def _type(self, job: Job, gpus: Placement, what: str) -> None:
+        cluster = self.table.cluster
+        types = {cluster.type_of_gpu(gpu) for gpu in gpus}
+        if len(types) > 1 or (job.gpu and types != {job.gpu}):
+            wants = job.gpu or "GPUs of one type"
+            raise DecisionError(f"{what}: it wants {wants} and is given {' and '.join(sorted(types))}")
+
     def _plainly_free(self, gpus: Placement, memory: float) -> bool:
         """Whether all these GPUs are empty: the common case, checked at once. If not, `_gpu` must look at each."""
         table = self.table
@@ -107,6 +116,7 @@ class _Checker:
             self.shared
             or table.gpus.down
             or memory > table.cluster.gpu_memory_bytes
+            or not table.cluster.alike
             or not 0 <= min(gpus) <= max(gpus) < table.cluster.n_gpus
             or not self.given.keys().isdisjoint(gpus)
             or any(map(table.gpus.names, gpus))

@@ -96,7 +96,7 @@ class Draft:
         self._residents[ids] -= 1
         self._memory[ids] += memory_bytes
         empty = ids[self._residents[ids] == 0]
-        self._memory[empty] = self._cluster.gpu_memory_bytes  # exact: sums of floats would drift
+        self._memory[empty] = self._cluster.memory_of_gpu[empty]  # exact: sums of floats would drift
         self._count_free(empty[self._usable[empty]], 1)
 
     def _leave_one(self, gpu: int, memory_bytes: float) -> None:
@@ -105,7 +105,7 @@ class Draft:
         if left:
             self._memory[gpu] += memory_bytes
             return
-        self._memory[gpu] = self._cluster.gpu_memory_bytes
+        self._memory[gpu] = self._cluster.memory_of_gpu[gpu]
         if self._usable[gpu]:
             self._free_per_server[self._cluster.server_of_gpu[gpu]] += 1
             self._n_free += 1
@@ -153,7 +153,7 @@ class Occupancy(Draft):
 
     def __init__(self, cluster: Cluster) -> None:
         n = cluster.n_gpus
-        memory = np.full(n, cluster.gpu_memory_bytes, dtype=np.float64)
+        memory = cluster.memory_of_gpu
         per_server = cluster.gpus_per_server.copy()
         offer = Offer(np.zeros(n, dtype=np.int32), memory, np.ones(n, dtype=np.bool_), per_server, n)
         super().__init__(cluster, offer)
@@ -176,7 +176,7 @@ class Occupancy(Draft):
             left = tuple(name for name in self._names[g] if name != job_id)
             self._names[g] = left
             if left:  # summed anew: adding and subtracting sizes would drift
-                self._memory[g] = self._cluster.gpu_memory_bytes - sum(self._memory_of[name] for name in left)
+                self._memory[g] = self._cluster.memory_of_gpu[g] - sum(self._memory_of[name] for name in left)
 
     def names(self, gpu: int) -> tuple[str, ...]:
         """Jobs on a GPU, in order of arrival."""

@@ -30,6 +30,9 @@ def _objections(stack: Stack, world: World) -> Iterator[str]:
         yield f"{planner.name} changes the number of GPUs of a job, and this world runs a job at the size it asked for"
     if planner.uneven and not can.uneven:
         yield f"{planner.name} may give a job more GPUs on one server than on another, and this world cannot"
+    if not planner.unequal and not world.cluster.alike:
+        types = " and ".join(world.cluster.gpu_types)
+        yield f"{planner.name} knows one kind of GPU, and this cluster has several ({types}); use an order and a place"
     if world.restart_s is not None and planner.shortest_stay_s <= world.restart_s:
         yield (
             f"{planner.name} may take GPUs from a job after {planner.shortest_stay_s:g} s, and a restart takes "

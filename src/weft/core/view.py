@@ -139,7 +139,7 @@ class View:
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         if (said := self._world.traffic(job, gpus)) is not None:
             return said
-        profile, alone = job.profiles[len(gpus)], self._world.estimates
+        profile, alone = job.profile_on(len(gpus), self._world.cluster.type_of(gpus)), self._world.estimates
         found = alone.traffic(profile, gpus)
         view = self._table.jobs.get(job.id)
         if view is not None and view.silent:

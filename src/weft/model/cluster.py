@@ -141,8 +141,8 @@ class Cluster:
         return self._reduced(each, np.where(self.gpus_per_server >= each, each, 0))
 
     def of_type(self, gpu: str) -> Cluster:
-        """This cluster as if only the servers with that type of GPU had any; itself where all have it."""
-        if len(self.gpu_types) == 1:
+        """This cluster as if only the servers with that type of GPU had any; itself where all have it, or for any."""
+        if not gpu or len(self.gpu_types) == 1:
             return self
         return self._reduced(gpu, np.where(np.array(self.type_of_server) == gpu, self.gpus_per_server, 0))
 
@@ -214,6 +214,8 @@ class Cluster:
             number: dict[object, int] = {}
             paths = [s.rack if i == 0 else s.domains[i] for s in self.servers]
             of = self.rack_of_server if i == 0 else np.array([number.setdefault(p, len(number)) for p in paths])
+            if i and int(of.max()) == int(found[-1].of_server.max()):
+                continue  # its groups are those of the level below
             found.append(Level(name, of, np.bincount(of, weights=self.gpus_per_server).astype(np.int64)))
         return (*found, Level("cluster", np.zeros(n, np.int64), np.array([self.gpus_per_server.sum()])))
 
@@ -276,6 +278,27 @@ class Cluster:
     def gpu_types(self) -> tuple[str, ...]:
         """The GPU types that there are, in the order of the servers."""
         return tuple(dict.fromkeys(self.type_of_server)) or (self.gpu,)
+
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all GPUs are of one type and size."""
+        return len(self.gpu_types) == 1 and len(set(self.memory_of_gpu.tolist())) <= 1
+
+    def type_of(self, gpus: Sequence[int]) -> str:
+        """The type of these GPUs: that of the first."""
+        return self.type_of_gpu(gpus[0])
+
+    def type_of_gpu(self, gpu: int) -> str:
+        """The type of a GPU."""
+        return self.type_of_server[int(self.server_of_gpu[gpu])]
+
+    def suited(self, gpu: str, memory_bytes: float) -> npt.NDArray[np.bool_]:
+        """By GPU, whether it is of that type (empty: any) and has so much memory."""
+        found: npt.NDArray[np.bool_] | None = self.known["suited"].get((gpu, memory_bytes))
+        if found is None:
+            named = np.array([not gpu or name == gpu for name in self.type_of_server])[self.server_of_gpu]
+            found = self.known["suited"][gpu, memory_bytes] = named & (self.memory_of_gpu >= memory_bytes)
+        return found
 
     @cached_property
     def memory_of_gpu(self) -> npt.NDArray[np.float64]:

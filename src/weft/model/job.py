@@ -33,12 +33,18 @@ class Job:
     known: bool = True  # whether its iterations and their length were told; else `iterations` says nothing
     resumes: bool = True  # whether it goes on where it was when it is stopped and started again
     batches: dict[int, tuple[Profile, ...]] = field(default_factory=dict)
+    gpu: str = ""  # the type of GPU that it asks for; empty: any, but one for all of its workers
+    on: dict[str, dict[int, Profile]] = field(default_factory=dict)  # `profiles` on other types of GPU
     app: str = ""  # the application that it belongs to, such as a hyper-parameter search; empty: the job is its own
 
     @property
     def profile(self) -> Profile:
         """One iteration at the size asked for."""
         return self.profiles[self.gpus]
+
+    def profile_on(self, workers: int, gpu: str) -> Profile:
+        """One iteration with that many workers on that type of GPU."""
+        return self.on.get(gpu, self.profiles)[workers]
 
     @property
     def memory_bytes(self) -> float:

@@ -30,14 +30,15 @@ def example_placement(cluster: Cluster, workers: int, spread: Spread, grouped: b
     """
     by_rack: dict[int, list[int]] = {}
     for server in cluster.servers:
-        by_rack.setdefault(server.rack, []).append(server.id)
+        if cluster.gpus_per_server[server.id]:  # those of other types have none here
+            by_rack.setdefault(server.rack, []).append(server.id)
     racks = sorted(by_rack, key=lambda r: (-len(by_rack[r]), r))
     n_servers, n_racks = max(1, min(spread.servers, workers)), max(1, spread.racks)
     while True:
         pools = [by_rack[r] for r in racks[:n_racks]]
         chosen = _in_turn(pools)[:n_servers]
         room = sum(len(cluster.servers[s].gpus) for s in chosen)
-        widest = n_racks >= len(racks) and n_servers >= len(cluster.servers)
+        widest = n_racks >= len(racks) and n_servers >= sum(map(len, by_rack.values()))
         if (len(chosen) == n_servers and room >= workers) or widest:
             break
         if len(chosen) < n_servers:
@@ -72,18 +73,18 @@ class Estimates:
         self.sharing = sharing
         self.collective = collective
         self.exposed = exposed
-        self._known: dict[tuple[int, str, int, int], tuple[Profile, Estimate]] = {}  # the profile keeps its id
+        self._known: dict[tuple[int, str, int, int, str], tuple[Profile, Estimate]] = {}  # keeps profiles, and so ids
 
     def play(self, profile: Profile, gpus: Placement, compute_factor: float = 1.0, flow_key: int = 0) -> Iteration:
         """One iteration over links on these GPUs, task by task."""
         return play_on(self.cluster, profile, gpus, self.collective, flow_key, self.sharing, compute_factor)
 
-    def of(self, profile: Profile, model: str, spread: Spread) -> Estimate:
-        """Seconds of one iteration on an example of such a placement, and its compute part."""
-        key = (id(profile), model, spread.servers, spread.racks)
+    def of(self, profile: Profile, model: str, spread: Spread, gpu: str = "") -> Estimate:
+        """Seconds of one iteration on an example of such a placement, on that type of GPU, and its compute part."""
+        key = (id(profile), model, spread.servers, spread.racks, gpu)
         found = self._known.get(key)
         if found is None:
-            gpus = example_placement(self.cluster, profile.workers, spread, profile.grouped)
+            gpus = example_placement(self.cluster.of_type(gpu), profile.workers, spread, profile.grouped)
             found = self._known[key] = (profile, Estimate(self.seconds(profile, gpus, model), profile.compute_s))
         return found[1]
 

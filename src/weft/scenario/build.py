@@ -11,10 +11,12 @@ from re import sub
 
 from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
+from weft.model.job import Job
 from weft.model.profile import Profile
 from weft.model.units import GB, gbps_to_bytes_per_s
 from weft.model.view import Spread
 from weft.network.cost import CostModel
+from weft.network.estimates import Estimates
 from weft.network.topologies import Cable, Machine, Via
 from weft.network.topologies import build_cluster as build_topology
 from weft.network.topologies.build import machine_of
@@ -115,6 +117,42 @@ def _stack(scenario: Scenario, layers: Layers) -> Stack:
     return resolve(section.name, *(b if a is None else a for a, b in zip(asked, own, strict=True)))
 
 
+class _Speeds:
+    """How fast models are on one type of GPU, each asked for once."""
+
+    def __init__(self, scenario: Scenario, cluster: Cluster, alone: Estimates, gpu: str) -> None:
+        self.gpu = gpu
+        self._scenario, self._cluster, self._alone = scenario, cluster, alone
+        self.profile_of = cache(self._profile_of)
+        self._with_batch = cache(self._of_batch)
+
+    def _profile_of(self, model: str, gpus: int) -> Profile:
+        scenario = self._scenario
+        name = zoo.in_folder(model, scenario.folder)
+        return zoo.profile(name, gpus, gpu=self.gpu, overlap=scenario.workload.overlap)
+
+    def _of_batch(self, name: str, gpus: int, batch: int | None) -> Profile:
+        name = sub(r"\bbatch=\d+", f"batch={batch}", name) if batch else name  # a batch size in the name comes first
+        return zoo.profile(name, gpus, batch=batch, gpu=self.gpu, overlap=self._scenario.workload.overlap)
+
+    def rescaled(self, model: str, gpus: int, asked: int, share: float | None) -> Profile:
+        """An iteration at another size than the one asked for."""
+        limits = self._scenario.workload.elastic_batch
+        name, batch = zoo.in_folder(model, self._scenario.folder), self.profile_of(model, asked).batch
+        replicas = zoo.replicas(name, gpus)
+        if share is None or replicas != gpus:  # the batch of a replica of several GPUs is left alone
+            share = zoo.replicas(name, asked) / replicas
+            if limits is not None:
+                share = min(max(share, limits[0]), limits[1])
+        return self._with_batch(name, gpus, max(1, round(batch * share)) if batch else None)
+
+    def iteration_s(self, model: str, gpus: int, cap: float | None = None) -> float:
+        """Seconds of an iteration on as few servers as can hold it, if it sends at most that through a NIC."""
+        spread = Spread(ceil(gpus / self._cluster.of_type(self.gpu).largest_server), 1)
+        profile = sharing(self.profile_of(model, gpus), 1, cap)
+        return self._alone.of(profile, model, spread, self.gpu).iteration_s
+
+
 def build_workload(
     scenario: Scenario, cluster: Cluster, seed: int, network: NetworkSpec | None = None
 ) -> Workload:  # fmt: skip
@@ -125,41 +163,19 @@ def build_workload(
     """
     network = network or physics(scenario, seed)[0]
     alone = estimates(cluster, network)
-    roomiest = cluster.largest_server
 
-    @cache
-    def profile_of(model: str, gpus: int) -> Profile:
-        return zoo.profile(
-            zoo.in_folder(model, scenario.folder), gpus, gpu=cluster.gpu, overlap=scenario.workload.overlap
-        )
-
-    @cache
-    def with_batch(name: str, gpus: int, batch: int | None) -> Profile:
-        name = sub(r"\bbatch=\d+", f"batch={batch}", name) if batch else name  # a batch size in the name comes first
-        return zoo.profile(name, gpus, batch=batch, gpu=cluster.gpu, overlap=scenario.workload.overlap)
-
-    def rescaled(model: str, gpus: int, asked: int, share: float | None) -> Profile:
-        name, batch = zoo.in_folder(model, scenario.folder), profile_of(model, asked).batch
-        replicas = zoo.replicas(name, gpus)
-        if share is None or replicas != gpus:  # the batch of a replica of several GPUs is left alone
-            share = zoo.replicas(name, asked) / replicas
-            if scenario.workload.elastic_batch is not None:
-                share = min(max(share, scenario.workload.elastic_batch[0]), scenario.workload.elastic_batch[1])
-        return with_batch(name, gpus, max(1, round(batch * share)) if batch else None)
-
-    def iteration_s(model: str, gpus: int, cap: float | None = None) -> float:
-        profile = sharing(profile_of(model, gpus), 1, cap)
-        return alone.of(profile, model, Spread(ceil(gpus / roomiest), 1)).iteration_s
-
+    first, *others = (_Speeds(scenario, cluster, alone, gpu) for gpu in cluster.gpu_types)
     with located(scenario.where):
         workload = generate(
-            scenario.workload, cluster.n_gpus, cluster.gpu, profile_of, seed, scenario.folder, iteration_s, rescaled
-        )
+            scenario.workload, cluster.n_gpus, cluster.gpu_types[0], first.profile_of, seed, scenario.folder,
+            first.iteration_s, first.rescaled,
+            {other.gpu: (other.profile_of, other.iteration_s, other.rescaled) for other in others},
+        )  # fmt: skip
         if (every_s := scenario.run.checkpoint_s) is not None:
             workload = replace(workload, jobs=[
                 replace(job, checkpoint_every=max(1, round(every_s / alone_s)))
                 for job in workload.jobs
-                for alone_s in [iteration_s(job.model, job.gpus, job.profile.nic_bytes_per_s)]
+                for alone_s in [first.iteration_s(job.model, job.gpus, job.profile.nic_bytes_per_s)]
             ])  # fmt: skip
         _check_jobs(workload, cluster, network.cost)
         _check_limits(workload, _limits(scenario))
@@ -180,12 +196,24 @@ def _check_jobs(workload: Workload, cluster: Cluster, cost: CostModel | None) ->
     for job in workload.jobs:
         if cost is not None:
             cost.check(job.model)
+        if not cluster.alike:
+            _check_type(job, cluster)
         if job.memory_bytes > cluster.gpu_memory_bytes:
             needs, there = job.memory_bytes / GB, cluster.gpu_memory_bytes / GB
             raise ScenarioError(
                 f"workload.models: {job.model} on {job.gpus} GPUs needs {needs:.3g} GB of each, they have {there:g}; "
                 "leave it out, or raise cluster.gpu_memory_gb"
             )
+
+
+def _check_type(job: Job, cluster: Cluster) -> None:
+    types = (job.gpu,) if job.gpu else cluster.gpu_types
+    room = max(int(cluster.suited(name, job.memory_bytes).sum()) for name in types)
+    if job.gpus > room:
+        raise ScenarioError(
+            f"workload: job {job.id} wants {job.gpus} GPUs of type {' or '.join(types)} with "
+            f"{job.memory_bytes / GB:.3g} GB; there are {room} of one type; make it smaller, or enlarge that group"
+        )
 
 
 def _check_limits(workload: Workload, limits: Limits | None) -> None:
@@ -243,7 +271,8 @@ def check(scenario: Scenario, cluster: Cluster) -> None:
     models = spec.named_models
     if not all(map(zoo.is_path, models)):  # model files may name any GPU
         with located(f"{scenario.where}: cluster.gpu"):
-            zoo.find_gpu(cluster.gpu)
+            for gpu in cluster.gpu_types:
+                zoo.find_gpu(gpu)
     with located(f"{scenario.where}: workload.models"):
         for model in models:
             zoo.check(zoo.in_folder(model, scenario.folder))

@@ -94,9 +94,7 @@ class MachineFields(Section):
     nvlink_domain: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         None, description="Servers that NVLink joins, one after another; by default 1."
     )
-    nvlink_gbps: Gbps | None = Field(
-        None, description="Speed of a GPU to those of other servers of its NVLink domain, in each direction."
-    )
+    nvlink_gbps: Gbps | None = Field(None, description="Speed of a GPU to those of other servers of its NVLink domain.")
 
 
 class GroupRow(MachineFields):
@@ -118,9 +116,7 @@ class ClusterSection(MachineFields):
     servers: Annotated[int | list[str] | None, Field(union_mode="left_to_right")] = Field(
         None, description="Number of servers (single-switch), or the nodes that are servers (links)."
     )
-    group: list[GroupRow] | None = Field(
-        None, description="Unequal servers, group by group (single-switch, leaf-spine, rails)."
-    )
+    group: list[GroupRow] | None = Field(None, description="Unequal servers (single-switch, leaf-spine, rails).")
     oversubscription: Annotated[
         Positive | Annotated[list[Positive], Field(min_length=1, max_length=2)] | None,
         Field(union_mode="left_to_right"),
@@ -131,12 +127,8 @@ class ClusterSection(MachineFields):
         None, description="Number of spines; by default as many as make uplinks as fast as NICs."
     )
     racks_per_edge: Count | None = Field(None, description="Racks under an edge switch (three-tier).")
-    racks_per_pod: Count | None = Field(
-        None, description="Rail groups under the same spines; cores join pods (rails); by default all."
-    )
-    pxn: bool | None = Field(
-        None, description="Traffic for another rail goes over NVLink to the GPU of that rail first; by default true."
-    )
+    racks_per_pod: Count | None = Field(None, description="Rail groups under the same spines (rails); by default all.")
+    pxn: bool | None = Field(None, description="A message for another rail goes to its GPU first; by default true.")
     dims: list[Count] | None = Field(None, description="Servers along each dimension (torus).")
     router_groups: Count | None = Field(None, description="Groups of routers (dragonfly).")
     routers_per_group: Count | None = Field(None, description="Routers of a group (dragonfly).")

@@ -9,7 +9,7 @@ TEMPLATE = """\
 # Unknown keys are errors; lines that start with "# key =" show defaults.
 
 [cluster]
-topology = "leaf-spine"        # single-switch, leaf-spine, three-tier, fat-tree, cassini, links, file
+topology = "leaf-spine"        # single-switch, leaf-spine, three-tier, fat-tree, rails, torus, ...
 racks = 6
 servers_per_rack = 4
 gpus_per_server = 4

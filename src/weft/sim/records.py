@@ -31,6 +31,7 @@ class JobRecord:
     row: int = -1  # in the engine, -1 if not attached
     span: Span | None = None
     gate: Gate | None = None
+    gpu: str = ""  # the type of GPU that it runs on
     turn: tuple[float, float] = (0.0, 0.0)
     start_s: float | None = None
     finish_s: float | None = None
@@ -49,7 +50,7 @@ class JobRecord:
     @property
     def profile(self) -> Profile:
         """One iteration where it runs now."""
-        return self.job.profiles[len(self.span.gpus)] if self.span else self.job.profile
+        return self.job.profile_on(len(self.span.gpus), self.gpu) if self.span else self.job.profile
 
     def progress(self, iterations: int) -> int:
         """Iterations done, as submitted: those of this assignment count more or less where its batch is another one."""

@@ -160,7 +160,7 @@ class SimWorld(World):
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job alone on the network."""
-        return self._alone.of(job.profiles[workers], job.model, spread)
+        return self._alone.of(job.profiles[workers], job.model, spread, job.gpu)
 
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
         """What a job sends over each link on these GPUs, alone; jitter and stragglers as a profile would show them."""
@@ -171,7 +171,7 @@ class SimWorld(World):
         return self._traffic[job.id, gpus]
 
     def _measured(self, job: Job, gpus: Placement) -> Traffic:
-        profile, uid = job.profiles[len(gpus)], self.records[job.id].uid
+        profile, uid = job.profile_on(len(gpus), self.cluster.type_of(gpus)), self.records[job.id].uid
         found = self._alone.traffic(profile, gpus, uid)
         run = self.spec
         noisy = run.jitter > 0.0 or run.stragglers > 0.0
@@ -288,7 +288,7 @@ class SimWorld(World):
     def _start(self, record: JobRecord, decision: Start) -> list[Event]:
         record.ticket += 1
         record.starts += 1
-        record.gate, record.turn = decision.gate, decision.turn
+        record.gate, record.turn, record.gpu = decision.gate, decision.turn, self.cluster.type_of(decision.gpus)
         record.span = Span(record.job.id, self.now(), decision.gpus)
         if self.spec.start_latency_s > 0:
             when = self.now() + self.spec.start_latency_s

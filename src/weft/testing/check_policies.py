@@ -14,7 +14,7 @@ from weft.core.cycle import Core
 from weft.core.layered import Layered
 from weft.core.loop import run
 from weft.core.stack import Stack
-from weft.errors import DecisionError
+from weft.errors import DecisionError, StackError
 from weft.model.events import Submitted
 from weft.model.flows import TransferView
 from weft.model.plan import Candidate, Start, State
@@ -30,7 +30,7 @@ from weft.policies.planners.base import Planner
 from weft.testing.toy import ToyWorld, toy_cluster, toy_job, workload
 from weft.testing.watch import WatchedInterleave, WatchedOrder, WatchedPlace, WatchedPlanner, require
 
-WORKLOADS = range(6)
+WORKLOADS = range(8)
 _MAX_CYCLES = 20_000
 _ADMISSIONS = ("all", "at-most", "ratio", "ask")
 
@@ -146,6 +146,12 @@ def _try(number: int, stack: Stack, watched: _Watched) -> None:
     """Run a workload to its end with a watched stack; the world knows no more than the stack says it needs."""
     work = workload(number, shapes=stack.planner.keeps_shapes)
     world = work.world(stack.needs, uneven=stack.planner.uneven)
+    if not (stack.planner.unequal or world.cluster.alike):
+        try:
+            Core(stack, world, seed=number)
+        except StackError:
+            return
+        raise AssertionError(f"{stack.name} does not say that it handles unequal GPUs, and is not refused")
     core = Core(stack, world, seed=number)
     watched.core = core
 

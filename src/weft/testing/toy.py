@@ -24,8 +24,10 @@ from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
 from weft.model.profile import Phase, Profile
 from weft.model.view import Estimate, Fact, Spread
 from weft.network.topologies import Machine, leaf_spine
+from weft.network.topologies.clos import Group
 from weft.policies.pace.base import Admission, Pace
 
+DOMAINS, UNEQUAL = 6, 7  # workloads on NVLink domains, and on servers of two types
 EVERYTHING = Capabilities(gpu_sharing=True, resizing=True, shifts=True, pacing=True, copies=True)
 
 
@@ -294,7 +296,12 @@ def workload(number: int, jobs: int = 24, shapes: bool = False) -> Workload:
     `shapes` some of the jobs must have a number of workers on each server."""
     rng = np.random.default_rng(number)
     cluster = toy_cluster(int(rng.integers(1, 4)), int(rng.integers(2, 5)), int(rng.integers(1, 6)))
-    sizes = [n for n in (1, 2, 3, 4, 6, 8, 16) if _fits(n, len(cluster.servers) - 1, len(cluster.servers[0].gpus))]
+    if number == DOMAINS:
+        cluster = leaf_spine(2, 4, Machine(4, nvlink_domain=2, nvlink_gbps=900.0))
+    elif number == UNEQUAL:
+        cluster = leaf_spine(servers_per_rack=2, groups=(Group(4, Machine(4)), Group(3, Machine(2, gpu="A100"))))
+    servers = 3 if number == UNEQUAL else len(cluster.servers) - 1
+    sizes = [n for n in (1, 2, 3, 4, 6, 8, 16) if _fits(n, servers, len(cluster.servers[0].gpus))]
     made: list[Job] = []
     for i in range(jobs):
         gpus = int(rng.choice(sizes))
@@ -311,12 +318,20 @@ def workload(number: int, jobs: int = 24, shapes: bool = False) -> Workload:
                 checkpoint_every=int(rng.choice([1, 4])),
             )
         )
+    if number == UNEQUAL:  # the others take any type; with one server lost, those of each type still fit
+        made = [_typed(job, i) for i, job in enumerate(made)]
     if shapes:
-        made = [_shaped(job, len(cluster.servers) - 1, len(cluster.servers[0].gpus)) for job in made]
+        made = [job if job.gpu == "A100" else _shaped(job, servers, len(cluster.servers[0].gpus)) for job in made]
     lost = int(rng.integers(len(cluster.servers)))
     script = (NodeDown(20.0, lost, "lost"), NodeUp(45.0, lost), Withdrawn(30.0, made[int(rng.integers(jobs))].id))
     slow = number % 2 == 1
     return Workload(number, cluster, tuple(made), script, 2.0 if slow else 0.0, 0.2 if slow else 0.0)
+
+
+def _typed(job: Job, i: int) -> Job:
+    if i % 3 == 0 and job.gpus <= 4:
+        return replace(job, gpu="A100")
+    return replace(job, gpu="V100") if i % 3 == 1 else replace(job, on={"A100": job.profiles})
 
 
 def _shaped(job: Job, servers: int, each: int) -> Job:

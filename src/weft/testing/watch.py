@@ -193,7 +193,7 @@ class WatchedPlace(_Watch, Place):
 class WatchedPlanner(_Watch, Planner):
     """A planner under observation."""
 
-    says = ("shares_gpus", "names_gpus", "uneven", "resizes", "keeps_shapes")
+    says = ("shares_gpus", "names_gpus", "uneven", "resizes", "keeps_shapes", "unequal")
 
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """The policy's candidates."""

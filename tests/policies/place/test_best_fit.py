@@ -6,7 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from weft.errors import StackError
-from weft.policies.place.best_fit import BestFit, tightest
+from weft.network.topologies import Machine, leaf_spine, rails
+from weft.policies.place.best_fit import BestFit, closest_free, tightest
 
 
 def shares(free: list[int], racks: list[int], gpus: int) -> list[tuple[int, int]]:
@@ -83,3 +84,22 @@ def test_several_racks_taken_greedily_are_nearly_always_the_fewest() -> None:
 def test_parameter() -> None:
     with pytest.raises(StackError, match="best-fit takes no parameter; write best-fit"):
         BestFit.from_text("even")
+
+
+def test_the_closest_level_that_has_room_comes_first() -> None:
+    """Two pods of two rail groups of two NVLink domains of two trays, 4 GPUs each."""
+    cluster = rails(4, 4, Machine(4, nvlink_domain=2, nvlink_gbps=900), racks_per_pod=2)
+    free = np.array([4, 0, 4, 0, 2, 0, 0, 0, 3, 1, 3, 2, 0, 2, 0, 0])
+
+    def taken(gpus: int) -> list[int]:
+        return np.flatnonzero(closest_free(cluster, free, gpus)).tolist()
+
+    assert taken(4) == [0, 2, 4, 8, 9, 10, 11, 13]  # a server has room: all are shown
+    assert taken(5) == [10, 11]  # the only domain
+    assert taken(8) == [0, 2]  # of two rail groups, the one with fewer servers to take
+    assert taken(9) == [8, 9, 10, 11]
+    assert taken(10) == [0, 2, 4]  # of two pods, the same
+    assert taken(11) == [8, 9, 10, 11, 13]
+    assert taken(12) == [0, 2, 4, 8, 9, 10, 11, 13]
+    racks = leaf_spine(8, 2, Machine(4))
+    assert closest_free(racks, free, 5) is free

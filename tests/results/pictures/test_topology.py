@@ -9,6 +9,7 @@ from weft.model.cluster import Cluster
 from weft.network.topologies import (
     Cable,
     Machine,
+    build_cluster,
     cassini,
     fat_tree,
     from_cables,
@@ -101,3 +102,14 @@ def test_svg_stands_alone(name: str) -> None:
 def test_svg_is_the_same_every_time_and_bounded() -> None:
     assert topology_svg(cassini()) == topology_svg(cassini())
     assert len(topology_svg(CLUSTERS["three-tier"])) < 300_000
+
+
+def test_rails_domains_and_unequal_servers_are_named() -> None:
+    trays = build_cluster("rails", racks=4, servers_per_rack=36, racks_per_pod=2, preset="gb200-nvl72")
+    text = " ".join(drawn(trays).split())
+    assert "2 pods, 4 rail groups, 8 NVLink domains, 144 servers, 576 GB200 GPUs of 186 GB, 576 NICs" in text
+    assert "NVLink domain 7" in text
+    mixed = [{"preset": "dgx-h100", "count": 2}, {"gpu": "A100", "gpu_memory_gb": 40, "count": 2}]
+    unequal = build_cluster("leaf-spine", servers_per_rack=2, gpus_per_server=4, group=mixed)
+    assert "16 H100 GPUs of 80 GB and 8 A100 GPUs of 40 GB" in " ".join(drawn(unequal).split())
+    assert topology_svg(trays).count("NVLink domain") == 1 + 8  # the headline, and each

@@ -112,6 +112,9 @@ class Profiles:
         self, cluster: Cluster, folders: Sequence[Path] | None = None, limit_s: float = LIMIT_S,
         now: Callable[[], float] = time.monotonic, budget_s: float = BUDGET_S,
     ) -> None:  # fmt: skip
+        if len(cluster.gpu_types) > 1:
+            types = " and ".join(cluster.gpu_types)
+            raise InputError(f"cluster.group: a live world knows one type of GPU, not {types}; serve each group apart")
         self._cluster, self._now = cluster, now
         self._folders = None if folders is None else [str(folder) for folder in folders]
         self._limit_s, self._budget_s = limit_s, budget_s

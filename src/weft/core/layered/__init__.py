@@ -32,6 +32,7 @@ class Layered(Planner):
     """
 
     keeps_shapes = True
+    unequal = True
 
     def __init__(self, order: Order, place: Place) -> None:
         self.order = order

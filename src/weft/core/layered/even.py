@@ -104,7 +104,9 @@ class Shaped(_Around):
     """
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        """The answer of the place inside, in the job's shape."""
+        """The answer of the place inside, in the job's shape and on GPUs of one type."""
+        if not view.cluster.alike:
+            offer, view = self._on_one_type(view, job, gpus, offer)
         each = job.job.per_server
         if not each:
             answer = self.inner.place(view, job, gpus, offer, state)
@@ -131,9 +133,30 @@ class Shaped(_Around):
             return answer
         return Answer(None, f"wants {each} GPUs on each server; {self.inner.name} found others", state)
 
+    def _on_one_type(self, view: ClusterView, job: JobView, gpus: int, offer: Offer) -> tuple[Offer, ClusterView]:
+        """The offer and the cluster without GPUs that the job cannot use. A job that takes any type is shown the first,
+        in the order of the servers, of which there are enough; one that runs is shown its own."""
+        cluster, memory = view.cluster, job.job.profiles[gpus].memory_bytes
+        types = [job.job.gpu] if job.job.gpu else list(cluster.gpu_types)
+        if job.gpus:
+            types.sort(key=lambda name: name != cluster.type_of(job.gpus))
+        room = offer.usable & (offer.memory >= memory) if self.shares_gpus else offer.free
+        able = [name for name in types if np.count_nonzero(cluster.suited(name, memory)) >= gpus] or types
+        enough = (name for name in able if np.count_nonzero(room & cluster.suited(name, memory)) >= gpus)
+        name = next(enough, able[0])
+        usable = offer.usable & cluster.suited(name, memory)
+        free = cluster.server_of_gpu[usable & (offer.residents == 0)]
+        per_server = np.bincount(free, minlength=len(cluster.servers))
+        shown = Offer(offer.residents, offer.memory, usable, per_server, len(free))
+        return shown, cast(ClusterView, _Seen(view, cluster.of_type(name)))
+
     def alike(self, job: JobView) -> str | None:
-        """The kind that the place inside names, unless the job has a shape."""
-        return None if job.job.per_server else self.inner.alike(job)
+        """The kind that the place inside names, unless the job has a shape. Jobs that can run on other GPUs are of
+        another kind."""
+        kind = None if job.job.per_server else self.inner.alike(job)
+        if kind is None or not (job.job.gpu or job.job.on):
+            return kind
+        return f"{kind}/{job.job.gpu}/{job.job.memory_bytes:g}"
 
     def _shown(self, view: ClusterView, job: JobView, offer: Offer, fits: Flags, servers: Flags, most: int) -> Offer:
         """The offer with that many of the fitting GPUs of these servers. A place that shares GPUs sees no others; any

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.policies.place.base import Answer, Place
@@ -19,7 +20,8 @@ class BestFit(Place):
     """Consolidated best fit: the fewest servers, then the fewest racks, then the tightest fit.
 
     Over one rack the choice is exact in servers and racks; over several, racks are taken greedily, the fullest use of
-    a rack first.
+    a rack first. Where a cluster has further levels (NVLink domains, rail groups, pods), it looks in the closest group
+    that has room, before it counts servers.
     """
 
     name = "best-fit"
@@ -29,7 +31,7 @@ class BestFit(Place):
         if offer.n_free < gpus:
             return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
         racks = view.cluster.rack_of_server
-        shares = tightest(offer.free_per_server, racks, gpus)
+        shares = tightest(closest_free(view.cluster, offer.free_per_server, gpus), racks, gpus)
         chosen: list[int] = []
         for server, count in sorted(shares, key=lambda share: (racks[share[0]], share[0])):
             chosen += offer.free_among(view.cluster.servers[server].gpus)[:count]
@@ -46,6 +48,21 @@ def idle_first(view: ClusterView, offer: Offer, shares: Iterable[Share], by_rack
         free.sort(key=lambda gpu: taken[gpu] > 0)
         chosen += free[:count]
     return tuple(chosen)
+
+
+def closest_free(cluster: Cluster, free: Ints, gpus: int) -> Ints:
+    """The numbers free on each server of the closest group that has room: that with the fewest servers to take, then
+    the least to spare. On a cluster of racks only, all that is free."""
+    further = len(cluster.level_names) > 1 or cluster.nvlinks
+    for level in cluster.levels[1:-1] if further and int(free.max()) < gpus else ():
+        room = np.bincount(level.of_server, weights=free)
+        keys: list[tuple[int, float, int]] = []
+        for group in np.flatnonzero(room >= gpus).tolist():
+            inside = np.sort(free[level.of_server == group])[::-1]
+            keys.append((int(np.searchsorted(np.cumsum(inside), gpus)) + 1, float(room[group]), group))
+        if keys:
+            return np.where(level.of_server == min(keys)[2], free, 0)
+    return free
 
 
 def tightest(free: Ints, racks: Ints, gpus: int) -> list[Share]:

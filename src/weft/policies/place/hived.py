@@ -33,7 +33,7 @@ class HiveD(Place):
 
 def fragments_first(free: Ints, sizes: Ints, racks: Ints, gpus: int) -> list[Share]:
     """Shares of machines for `gpus` workers (there are that many free)."""
-    idle = free == sizes
+    idle = (free == sizes) & (free > 0)
     used_per_rack = np.bincount(racks, weights=sizes - free)
     used = np.flatnonzero(~idle & (free > 0))
     used = used[np.lexsort((-used_per_rack[racks[used]], -free[used]))]  # roomiest first, then in the fullest racks

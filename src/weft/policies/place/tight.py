@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.model.cluster import Cluster
 from weft.model.job import Job
@@ -16,7 +17,7 @@ from weft.model.policy import setting
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer, Spread, measured_s
 from weft.network.collectives.algorithms import COLLECTIVES
 from weft.policies.place.base import Answer, Place
-from weft.policies.place.best_fit import Ints, Share, idle_first, tightest
+from weft.policies.place.best_fit import Ints, Share, closest_free, idle_first, tightest
 from weft.policies.place.pattern import HD, Dealing
 
 PATIENCE = 10.0  # times a job's own length alone: large jobs wait longer under any order that prefers small ones
@@ -112,7 +113,7 @@ class Tight(Place):
             return waited_s - max(UNKNOWN_S, PATIENCE * job.run_s)
         if waited_s < iterations * job.job.profile.compute_s:
             return 0.0
-        closest = _closest(view.cluster.shaped(job.job.per_server), job.job.gpus)
+        closest = _closest(view.cluster.of_type(job.job.gpu).shaped(job.job.per_server), job.job.gpus)
         return waited_s - iterations * view.estimate(job.job, job.job.gpus, closest).iteration_s
 
     def _gain_s(
@@ -258,7 +259,7 @@ def _looked_up(cluster: Cluster, free: Ints, gpus: int, closest: Spread) -> tupl
     found: tuple[_Found, _Found | None] | None = known.get(key)
     if found is None:
         racks = cluster.rack_of_server
-        anywhere = tightest(free, racks, gpus)
+        anywhere = tightest(closest_free(cluster, free, gpus), racks, gpus)
         spread = _spread(anywhere, racks)
         one = None if spread == closest or spread.racks == 1 else _in_one_rack(free, racks, gpus)
         found = ((anywhere, spread), None if one is None else (one, _spread(one, racks)))
@@ -309,7 +310,10 @@ def _nearest(view: ClusterView, job: Job) -> list[int]:
     """Machines to keep for a job: those with the most free GPUs, among all that are up and would be a closest place if
     they were empty. There are none if those that are up cannot hold it."""
     racks, free, gpus = view.cluster.rack_of_server, view.offer.free_per_server, job.gpus
-    sizes = np.bincount(view.cluster.server_of_gpu[view.offer.usable], minlength=len(racks))
+    usable = view.offer.usable
+    if not view.cluster.alike:
+        usable, free = _suited(view, job)
+    sizes = np.bincount(view.cluster.server_of_gpu[usable], minlength=len(racks))
     if job.per_server:
         sizes = np.where(sizes >= job.per_server, job.per_server, 0)
         free = np.minimum(free, sizes)
@@ -322,6 +326,18 @@ def _nearest(view: ClusterView, job: Job) -> list[int]:
     if by_rack:
         return max(by_rack)[1]
     return _roomiest(np.arange(len(sizes)), sizes, free, gpus)
+
+
+def _suited(view: ClusterView, job: Job) -> tuple[npt.NDArray[np.bool_], Ints]:
+    """The GPUs that are up and that a job can run on, and how many of them are free on each server: those of the type
+    that it asks for, or of the first type of which there are enough."""
+    cluster, usable = view.cluster, view.offer.usable
+    for name in (job.gpu,) if job.gpu else cluster.gpu_types:
+        suited = usable & cluster.suited(name, job.memory_bytes)
+        if suited.sum() >= job.gpus:
+            break
+    free = np.bincount(cluster.server_of_gpu[suited & view.offer.free], minlength=len(cluster.servers))
+    return suited, free
 
 
 def _roomiest(members: Ints, sizes: Ints, free: Ints, gpus: int) -> list[int]:

@@ -31,6 +31,7 @@ class Planner(Policy):
     names_gpus: bool = False  # which GPU of a server it is matters (sharing implies it)
     uneven: bool = True  # may put more workers of a job on one of its servers than on another
     keeps_shapes: bool = False  # gives a job as many workers on each server as it must have; else no such job is taken
+    unequal: bool = False  # gives each job GPUs of one type, the one that it asks for if it does; else it is refused
     dedicated: bool = False  # wants a whole cluster for each job (a copy, where the world can make one)
     resizes: bool = False  # may run a job on another number of GPUs than it asked for
     shortest_stay_s: float = math.inf  # how soon a job may lose its GPUs to another

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from io import StringIO
 from itertools import groupby, pairwise
@@ -40,9 +41,9 @@ def draw_topology(cluster: Cluster) -> RenderableType:
     racks = _racks(cluster)
     rows: RenderableType
     if len(racks) <= _RACKS_DRAWN:
-        rows = Columns([_rack_panel(i, rack) for i, rack in enumerate(racks)], padding=(0, 1))
+        rows = Columns([_rack_panel(cluster, i, rack) for i, rack in enumerate(racks)], padding=(0, 1))
     else:
-        rows = _rack_table(racks)
+        rows = _rack_table(cluster, racks)
     return Group(Text(_headline(cluster), style="bold"), Text(), _ladder(cluster), Text(), rows)
 
 
@@ -62,11 +63,15 @@ def tier_sentence(tier: TierSummary) -> str:
 
 
 def _headline(cluster: Cluster) -> str:
-    gpus = f"{cluster.n_gpus} {cluster.gpu} GPUs of {cluster.gpu_memory_bytes / GB:g} GB"
+    kinds = Counter(zip(map(cluster.type_of_gpu, range(cluster.n_gpus)), cluster.memory_of_gpu.tolist(), strict=True))
+    gpus = " and ".join(f"{n} {gpu} GPUs of {memory / GB:g} GB" for (gpu, memory), n in kinds.items())
     inside = bytes_per_s_to_gbps(cluster.intra_server_bytes_per_s)
     fabric = "no limit inside a server" if inside == float("inf") else f"{_gbps(inside)} Gbit/s inside a server"
-    servers, racks = _count(len(cluster.servers), "server"), _count(cluster.n_racks, "rack")
-    return f"{cluster.topology.name}: {racks}, {servers}, {gpus}, {fabric}"
+    groups = [_count(len(level.gpus), level.name) for level in reversed(cluster.levels[1:-1])]
+    parts = [*groups, _count(len(cluster.servers), "server"), gpus]
+    if cluster.n_nics > len(cluster.servers):
+        parts.append(_count(cluster.n_nics, "NIC"))
+    return f"{cluster.topology.name}: {', '.join(parts)}, {fabric}"
 
 
 def _ladder(cluster: Cluster) -> RenderableType:
@@ -97,17 +102,18 @@ def _tiers_by_level(cluster: Cluster, levels: dict[str, int]) -> dict[float, lis
     return found
 
 
-def _rack_panel(index: int, servers: Sequence[Server]) -> Panel:
+def _rack_panel(cluster: Cluster, index: int, servers: Sequence[Server]) -> Panel:
     if len(servers) <= _SERVERS_DRAWN:
         body = Text("\n").join(Text.assemble(s.name, " ", (_squares(s), "green")) for s in servers)
     else:
         body = Text(f"{_hosts(servers)}\n{_gpus(servers)}")
-    return Panel(body, title=f"rack {index}", title_align="left", border_style="dim", expand=False)
+    return Panel(body, title=f"{cluster.level_names[0]} {index}", title_align="left", border_style="dim", expand=False)
 
 
-def _rack_table(racks: Sequence[Sequence[Server]]) -> Table:
+def _rack_table(cluster: Cluster, racks: Sequence[Sequence[Server]]) -> Table:
     """Racks of one shape that stand side by side share a row."""
-    table = Table("racks", "servers in each", "GPUs in each", "names", box=None, header_style="dim", padding=(0, 2))
+    name_of = f"{cluster.level_names[0]}s"
+    table = Table(name_of, "servers in each", "GPUs in each", "names", box=None, header_style="dim", padding=(0, 2))
     numbered = groupby(enumerate(racks), key=lambda row: tuple(len(s.gpus) for s in row[1]))
     groups = [list(rows) for _, rows in numbered]
     for rows in groups[:_ROWS]:
@@ -117,7 +123,7 @@ def _rack_table(racks: Sequence[Sequence[Server]]) -> Table:
         everyone = [server for _, rack in rows for server in rack]
         table.add_row(name, str(len(servers)), _gpus(servers), _hosts(everyone))
     if len(groups) > _ROWS:
-        table.add_row(f"... {sum(len(rows) for rows in groups[_ROWS:])} racks more", "", "", "")
+        table.add_row(f"... {sum(len(rows) for rows in groups[_ROWS:])} {name_of} more", "", "", "")
     return table
 
 
@@ -273,10 +279,11 @@ def _draw_nodes(axes: Axes, cluster: Cluster, at: dict[str, tuple[float, float]]
         left, right = (f(at[s.name][0] for s in rack) for f in (min, max)) if rack else (0.0, 0.0)
         axes.plot([left, right], [-0.14, -0.14], color=MUTED, linewidth=3, solid_capstyle="butt", zorder=2)
         if len(racks) <= _LABELS // 2:
-            label = f"rack {i}\n{len(rack)} x {_per_server(rack)}"
+            label = f"{cluster.level_names[0]} {i}\n{len(rack)} x {_per_server(rack)}"
             axes.text((left + right) / 2, -0.2, label, ha="center", va="top", fontsize=7.5, color=INK)
     if len(racks) > _LABELS // 2:
-        everyone = f"{len(racks)} racks, {_count(len(cluster.servers), 'server')} of {_per_server(cluster.servers)}"
+        servers = f"{_count(len(cluster.servers), 'server')} of {_per_server(cluster.servers)}"
+        everyone = f"{len(racks)} {cluster.level_names[0]}s, {servers}"
         axes.text(0.5, -0.22, everyone, ha="center", va="top", fontsize=8.5, color=INK)
 
 

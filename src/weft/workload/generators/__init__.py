@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -51,15 +51,20 @@ def generate(
     base_dir: Path,
     iteration_s: IterationTime | None = None,
     rescaled: Rescaled | None = None,
+    others: Mapping[str, tuple[ProfileOf, IterationTime | None, Rescaled | None]] | None = None,
 ) -> Workload:
     """The jobs of a scenario.
 
     `profile_of(model, gpus)` gives one iteration; `iteration_s(model, gpus)`, where the network is known, its time
     alone on the cluster, given a third number if its transfers send at most that through a NIC; `rescaled(model, gpus,
     asked, share)` an iteration of a job that asked for another size, with as many samples, or with that share of the
-    batch per GPU. `gpu` is the GPU type these hold for; `base_dir` the folder that paths in `spec` start from.
+    batch per GPU. `gpu` is the GPU type these hold for; `base_dir` the folder that paths in `spec` start from; `others`
+    are the same three functions for other types of GPU.
     """
     times = Times(profile_of, iteration_s, spec.reading, rescaled, spec.elastic_batch)
+    times.gpu = gpu
+    for name, (profile, seconds, scaled) in (others or {}).items():
+        times.others[name] = Times(profile, seconds, spec.reading, scaled, spec.elastic_batch)
     making = _Making(spec, n_gpus, seed, base_dir, times, [])
     drafts = _SOURCES[spec.source](making)
     jobs = finish(_unique(drafts), making.times, n_gpus)
@@ -205,20 +210,27 @@ def _trace(making: _Making) -> list[Draft]:
 
 def _listed(making: _Making) -> list[Draft]:
     drafts = []
-    width = len(str(len(making.spec.job)))
-    for i, job in enumerate(making.spec.job):
+    each = [(job, n) for job in making.spec.job for n in range(job.count)]
+    width = len(str(len(each)))
+    for i, (job, n) in enumerate(each):
         drawn.check_sizes([job.gpus], making.n_gpus)
         iterations = job.iterations
         if iterations is None:
-            iterations = making.times.iterations(job.model, job.gpus, job.duration_s or math.nan, job.cap)
+            own = making.times.on(job.gpu)
+            iterations = own.iterations(job.model, job.gpus, job.duration_s or math.nan, job.cap)
+        when, name = job.submit_s + n * job.every_s, _name(job, n, f"j{i:0{width}d}")
         drafts.append(
-            Draft(job.model, job.gpus, iterations, job.submit_s, job.id or f"j{i:0{width}d}", job.user, job.vc,
+            Draft(job.model, job.gpus, iterations, when, name, job.user, job.vc,
                   elastic=job.elastic or making.spec.elastic, priority=job.priority,
-                  link_weight=job.link_weight, nic_bytes_per_s=job.cap)
+                  link_weight=job.link_weight, nic_bytes_per_s=job.cap, gpu=job.gpu)
         )  # fmt: skip
     if twice := [name for name, n in Counter(d.id for d in drafts).items() if n > 1]:
         raise InputError(f"workload.job: two jobs are called {twice[0]!r}; give them different ids")
     return drafts
+
+
+def _name(job: JobSpec, n: int, otherwise: str) -> str:
+    return (job.id if job.count == 1 else f"{job.id}-{n}") if job.id else otherwise
 
 
 def _unique(drafts: list[Draft]) -> list[Draft]:

@@ -38,6 +38,7 @@ class Draft:
     priority: int = 0
     link_weight: int = 1
     nic_bytes_per_s: float | None = None
+    gpu: str = ""  # the type of GPU that it asks for
 
 
 class Times:
@@ -59,7 +60,18 @@ class Times:
         self._profile_of, self._iteration_s = cache(profile_of), iteration_s and cache(iteration_s)
         self._rescaled, self._span = rescaled, batches
         self.reading: Reading = reading or ("compute" if iteration_s is None else "alone")
+        self.others: dict[str, Times] = {}  # on other types of GPU
+        self.gpu = ""  # the type of GPU that these hold for
         self.converted = False  # whether any iterations were computed from a duration
+
+    def on(self, gpu: str) -> Times:
+        """The same on that type of GPU; empty: any."""
+        if gpu in ("", self.gpu):
+            return self
+        if gpu not in self.others:
+            there = ", ".join(filter(None, (self.gpu, *self.others)))
+            raise InputError(f"workload: a job asks for GPUs of type {gpu!r}; the cluster has {there or 'one type'}")
+        return self.others[gpu]
 
     def profile(self, model: str, gpus: int) -> Profile:
         """One iteration of a model at a size."""
@@ -105,7 +117,8 @@ class Times:
 
     def gpu_seconds(self, draft: Draft) -> float:
         """GPU time of a job alone."""
-        return draft.gpus * draft.iterations * self.alone_s(draft.model, draft.gpus, draft.nic_bytes_per_s)
+        own = self.on(draft.gpu)
+        return draft.gpus * draft.iterations * own.alone_s(draft.model, draft.gpus, draft.nic_bytes_per_s)
 
 
 @lru_cache(maxsize=1024)  # so that jobs of a kind have one profile between them
@@ -132,7 +145,12 @@ def _job(draft: Draft, name: str, times: Times, n_gpus: int) -> Job:
     low, high = draft.elastic or (draft.gpus, draft.gpus)
     low, high = min(low, draft.gpus), min(max(high, draft.gpus), n_gpus)
     share = draft.link_weight, draft.nic_bytes_per_s
-    profiles = {n: sharing(times.resized(draft.model, n, draft.gpus), *share) for n in range(low, high + 1)}
+    any_type, times = {} if draft.gpu else times.others, times.on(draft.gpu)
+
+    def all_sizes(own: Times) -> dict[int, Profile]:
+        return {n: sharing(own.resized(draft.model, n, draft.gpus), *share) for n in range(low, high + 1)}
+
+    profiles, on = all_sizes(times), {gpu: all_sizes(there) for gpu, there in any_type.items()}
     rigid = low == high
     batches: dict[int, tuple[Profile, ...]] = {}
     for n in () if rigid else profiles:
@@ -142,4 +160,5 @@ def _job(draft: Draft, name: str, times: Times, n_gpus: int) -> Job:
         min_gpus=0 if rigid else low, max_gpus=0 if rigid else high,
         batch=draft.batch or profiles[draft.gpus].batch, user=draft.user, vc=draft.vc,
         app=draft.app, priority=draft.priority, batches={n: found for n, found in batches.items() if found},
+        gpu=draft.gpu, on=on,
     )  # fmt: skip

@@ -71,10 +71,11 @@ def _of_kind(kind: MixSpec, n: int, name: str, seed: int, times: Times, n_gpus: 
         lengths = stream.integers(n, *kind.iterations)
     else:
         seconds = [(kind.duration_median_s or 0.0) * math.exp(kind.duration_sigma * z) for z in stream.normal(n)]
-        lengths = [times.iterations(kind.model, gpus, s, kind.cap) for gpus, s in zip(sizes, seconds, strict=True)]
+        own = times.on(kind.gpu)
+        lengths = [own.iterations(kind.model, gpus, s, kind.cap) for gpus, s in zip(sizes, seconds, strict=True)]
     return [
         Draft(kind.model, gpus, length, user=kind.user, vc=kind.vc, elastic=kind.elastic, priority=kind.priority,
-              link_weight=kind.link_weight, nic_bytes_per_s=kind.cap)
+              link_weight=kind.link_weight, nic_bytes_per_s=kind.cap, gpu=kind.gpu)
         for gpus, length in zip(sizes, lengths, strict=True)
     ]  # fmt: skip
 

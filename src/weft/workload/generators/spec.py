@@ -77,9 +77,14 @@ class JobSpec(Shares):
     )
     duration_s: Positive | None = Field(None, description="Length alone on its GPUs, from which iterations follow.")
     submit_s: NotNegative = Field(0.0, description="Submission time.")
+    count: int = Field(
+        1, ge=1, le=MOST_JOBS, description="Number of such jobs; with an id, each has its own behind it."
+    )
+    every_s: NotNegative = Field(0.0, description="Time between them.")
     user: str = Field("", description="Who submits it.")
     vc: str = Field("", description="Virtual cluster.")
     priority: Priority = Field(0, description="Jobs with a higher one go first.")
+    gpu: str = Field("", description="Type of GPU that it asks for, in a cluster of several; by default any.")
     elastic: tuple[int, int] | None = Field(None, description="Smallest and largest number of GPUs it can run on.")
 
     @model_validator(mode="after")
@@ -105,6 +110,7 @@ class MixSpec(Shares):
     user: str = Field("", description="Who submits it.")
     vc: str = Field("", description="Virtual cluster.")
     priority: Priority = Field(0, description="Jobs with a higher one go first.")
+    gpu: str = Field("", description="Type of GPU that they ask for, in a cluster of several; by default any.")
     elastic: tuple[int, int] | None = Field(None, description="Smallest and largest number of GPUs it can run on.")
 
     @field_validator("gpus", mode="before")

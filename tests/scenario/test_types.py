@@ -1,0 +1,92 @@
+"""Clusters of several GPU types: what jobs ask for, what they get, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from weft.errors import InputError, StackError
+from weft.scenario import Scenario
+from weft.scenario.build import Layers, build
+from weft.sim import simulate
+
+TEXT = """
+[cluster]
+topology = "leaf-spine"
+servers_per_rack = 2
+gpus_per_server = 4
+nic_gbps = 100
+group = [{ preset = "dgx-h100", count = 2 }, { gpu = "A100", gpu_memory_gb = 40, count = 2 }]
+[workload]
+source = "jobs"
+[[workload.job]]
+id = "old"
+model = "bert-large"
+gpus = 4
+iterations = 50
+gpu = "A100"
+[[workload.job]]
+id = "any"
+model = "bert-large"
+gpus = 4
+iterations = 50
+count = 5
+[[workload.job]]
+id = "new"
+model = "bert-large"
+gpus = 4
+duration_s = 60
+gpu = "H100"
+[stack]
+order = "fifo"
+place = "best-fit"
+"""
+
+
+def load(tmp_path: Path, text: str = TEXT) -> Scenario:
+    (tmp_path / "s.toml").write_text(text)
+    return Scenario.load(tmp_path / "s.toml")
+
+
+def test_jobs_run_on_the_type_they_ask_for_at_its_speed(tmp_path: Path) -> None:
+    made = build(load(tmp_path))
+    jobs = {job.id: job for job in made.workload.jobs}
+    assert list(jobs) == ["old", *(f"any-{i}" for i in range(5)), "new"]
+    fast, slow = (jobs["any-0"].profile_on(4, gpu).compute_s for gpu in ("H100", "A100"))
+    assert slow > 1.5 * fast
+    result = simulate(made.cluster, made.workload.jobs, made.stack, made.network, made.run)
+    assert (result.jobs["status"] == "finished").all()
+    where = {row["job_id"]: row["gpus"] for row in result.spans.iter_rows(named=True)}
+    types = {job: {made.cluster.type_of_gpu(gpu) for gpu in gpus} for job, gpus in where.items()}
+    assert types == {
+        "old": {"A100"}, **{f"any-{i}": {"H100"} for i in range(4)}, "any-4": {"A100"}, "new": {"H100"},
+    }  # fmt: skip
+    ran = {row["job_id"]: row["run_s"] for row in result.jobs.iter_rows(named=True)}
+    assert ran["new"] == pytest.approx(60, rel=0.1)
+    assert ran["any-4"] > 1.5 * ran["any-0"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('gpu = "A100"\n[[', 'gpu = "B200"\n[['), ("gpus = 4\niterations", "gpus = 9\niterations")]
+)
+def test_a_type_that_is_not_there_or_too_few_of_it(tmp_path: Path, old: str, new: str) -> None:
+    with pytest.raises(InputError):
+        _ = build(load(tmp_path, TEXT.replace(old, new))).workload
+
+
+@pytest.mark.parametrize("stack", ["themis", "pollux"])
+def test_planners_that_know_one_type_are_refused(tmp_path: Path, stack: str) -> None:
+    made = build(load(tmp_path), stack=Layers(stack))
+    with pytest.raises(StackError, match="H100 and A100"):
+        simulate(made.cluster, made.workload.jobs, made.stack, made.network, made.run)
+
+
+def test_the_shipped_cluster_of_24576_gpus_builds() -> None:
+    from weft.scenario.build import build_cluster
+    from weft.scenario.shipped import scenario_path
+
+    cluster = build_cluster(Scenario.load(scenario_path("pretraining-16k")))
+    assert (cluster.n_gpus, cluster.n_nics) == (24576, 24576)
+    assert [(level.name, int(level.gpus.max())) for level in cluster.levels] == [
+        ("server", 8), ("rail group", 256), ("pod", 3072), ("cluster", 24576),
+    ]  # fmt: skip
+    assert cluster.closest(16384).name == "cluster"
