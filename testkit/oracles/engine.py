@@ -5,7 +5,7 @@ The compiled kernel must agree with it bit for bit when skipping is off; tests h
 
 import math
 
-from testkit.oracles.job import RefBody, RefJob, RefNode, slow_factor
+from testkit.oracles.job import RefBody, RefJob, RefNode, slow_factor, task_factor
 from testkit.oracles.sharing import Sharer, k_way, max_min
 from weft.model.flows import TransferView
 from weft.model.plan import Gate
@@ -201,9 +201,10 @@ class ReferenceEngine:
     def _start_compute(self, node: RefNode) -> None:
         job, spec = node.job, self.spec
         node.seconds = node.spec.amount
-        if spec.jitter > 0.0 or spec.straggle_p > 0.0:
-            iteration = job.base + job.done
-            node.seconds *= max((slow_factor(spec, job.uid, iteration, r) for r in node.spec.ranks), default=0.0)
+        if spec.jitter > 0.0 or spec.straggle_p > 0.0 or spec.task_jitter > 0.0:
+            key = spec, job.uid, job.base + job.done
+            factors = [slow_factor(*key, r) * task_factor(*key, r, node.spec.task) for r in node.spec.ranks]
+            node.seconds *= max(factors, default=0.0)
         node.state, node.began = "active", self.now
         if node.seconds <= 0.0:
             self._ended.append(node)

@@ -40,6 +40,24 @@ def slow_factor(spec: EngineSpec, job: int, iteration: int, worker: int) -> floa
     return factor
 
 
+def task_factor(spec: EngineSpec, job: int, iteration: int, worker: int, task: int) -> float:
+    """What one task of a worker adds to that."""
+    if spec.task_jitter <= 0.0:
+        return 1.0
+    x = _mix((spec.seed * 0x9E3779B97F4A7C15 + job) & _MASK)
+    for number, factor, salt in (
+        (iteration, 0xD6E8FEB86659FD93, 4), (worker, 0x9E3779B97F4A7C15, 5), (task, 0xD6E8FEB86659FD93, 6),
+    ):  # fmt: skip
+        x = _mix((x + number * factor + salt) & _MASK)
+    if spec.uneven:
+        u = (float(x >> 11) + 0.5) / 9007199254740992.0
+        return max(1.0 + spec.task_jitter * ((u * u * u * u * u - 1.0 / 6.0) * 3.9799497484264799), 0.05)
+    total = 0.0
+    for i in range(4):
+        total += float((x >> 16 * i) & 0xFFFF) + 0.5
+    return max(1.0 + spec.task_jitter * ((total / 65536.0 - 2.0) * 1.7320508075688772), 0.05)
+
+
 @dataclass(eq=False)
 class RefNode:
     """A task of a running job. state: pending, gated, queued, latency, active, done."""

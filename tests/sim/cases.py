@@ -27,7 +27,7 @@ FEATURES: dict[str, tuple[str, ...]] = {  # drawn in this order; the first value
     "gate": ("none", "one-off", "periodic", "changed"),
     "gpus": ("own", "shared"),
     "stops": ("none", "stopped", "resized"),
-    "chance": ("none", "jitter", "stragglers"),
+    "chance": ("none", "jitter", "stragglers", "tasks"),
     "latency": ("none", "some"),
     "demand": ("none", "some"),
     "rule": ("none", "nothing", "caps", "ranks"),
@@ -52,7 +52,7 @@ def admissible(a: tuple[str, str], b: tuple[str, str]) -> bool:
         }  # fmt: skip
     if ("graph", "opened") in pair and pair & {("sharing", "ideal"), ("sharing", "k-way")}:
         return False
-    random_or_opened = {("chance", "jitter"), ("chance", "stragglers"), ("graph", "opened")}
+    random_or_opened = {("chance", "jitter"), ("chance", "stragglers"), ("chance", "tasks"), ("graph", "opened")}
     return not (("skip", "exact") in pair and pair & random_or_opened)
 
 
@@ -130,6 +130,8 @@ def draw_case(rng: random.Random, features: Mapping[str, str], iterations: int =
         jitter=0.1 if chance == "jitter" else 0.0,
         straggle_p=0.3 if chance == "stragglers" else 0.0,
         straggle_x=2.5,
+        task_jitter=rng.choice([0.1, 0.4]) if chance == "tasks" else 0.0,
+        uneven=chance == "tasks" and rng.random() < 0.5,
         skip=features["skip"] != "off",
         exact=features["skip"] != "estimate",
         window=2.0,  # few iterations are to be enough for an estimate
@@ -254,7 +256,7 @@ def without(case: Case, feature: str) -> Case:
         jobs = tuple(replace(job, stays=(replace(job.stays[0], stop_s=math.inf),)) for job in case.jobs)
         return replace(case, jobs=jobs)
     if feature == "chance":
-        return replace(case, spec=replace(spec, jitter=0.0, straggle_p=0.0))
+        return replace(case, spec=replace(spec, jitter=0.0, straggle_p=0.0, task_jitter=0.0))
     if feature == "skip":
         return plain(case)
     if feature == "rule":

@@ -118,7 +118,8 @@ def bound_of(experiment: Experiment, shared: bool) -> dict[str, float] | None:
     """The bound for the jobs of an experiment; None where there is none: random lengths, jobs that change their batch,
     unequal GPUs, too many jobs."""
     jobs, run = experiment.workload.jobs, experiment.run
-    if not 0 < len(jobs) <= MOST_JOBS or run.jitter or run.until_s is not None or any(job.batches for job in jobs):
+    drawn = run.jitter or run.task_jitter
+    if not 0 < len(jobs) <= MOST_JOBS or drawn or run.until_s is not None or any(job.batches for job in jobs):
         return None
     if not experiment.cluster.alike:
         return None

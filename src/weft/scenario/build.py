@@ -198,6 +198,12 @@ def _check_jobs(workload: Workload, cluster: Cluster, cost: CostModel | None) ->
             cost.check(job.model)
         if not cluster.alike:
             _check_type(job, cluster)
+        room = cluster.shaped(job.per_server).gpus_per_server
+        if job.per_server and (room >= job.per_server).sum() * job.per_server < job.gpus:
+            raise ScenarioError(
+                f"workload.trace_shapes: job {job.id} needs {job.gpus // job.per_server} servers with {job.per_server} "
+                "GPUs for itself, which the cluster does not have; enlarge it, or set trace_shapes to false"
+            )
         if job.memory_bytes > cluster.gpu_memory_bytes:
             needs, there = job.memory_bytes / GB, cluster.gpu_memory_bytes / GB
             raise ScenarioError(

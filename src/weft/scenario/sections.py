@@ -389,7 +389,19 @@ class RunSection(Section):
         1.0, description="With exact = false: effort multiplier; higher is more accurate and slower."
     )
     restart_s: Seconds = Field(0.0, description="Seconds that a stopped job loses when it starts again.")
-    jitter: Annotated[float, Field(ge=0, le=10)] = Field(0.0, description="Spread of compute times, relative.")
+    jitter: Annotated[float, Field(ge=0, le=10)] = Field(
+        0.0, description="Spread of compute times, relative, drawn for each worker and iteration."
+    )
+    task_jitter: Annotated[float, Field(ge=0, le=10)] = Field(
+        0.0,
+        description="The same drawn anew for each task of a worker: its slowest worker ends a task, so that what this "
+        "costs grows with their number. 0.01 to 0.02 in recorded steps of equal work.",
+    )
+    task_shape: Literal["even", "sequences"] = Field(
+        "even",
+        description="How tasks differ: even, nearly normal; sequences, mostly short and a few long, as recorded where "
+        "micro-batches hold sequences of uneven length (with task_jitter = 0.16 to 0.40).",
+    )
     stragglers: Share = Field(0.0, description="Share of workers' iterations that are slow.")
     straggler_factor: Annotated[float, Field(ge=1, le=1e6)] = Field(2.0, description="How much longer those take.")
     start_latency_s: Seconds = Field(0.0, description="From the decision to the start of a job.")
@@ -412,4 +424,6 @@ class RunSection(Section):
     def _one_period(self) -> Self:
         if self.checkpoint_s is not None and "checkpoint_every" in self.model_fields_set:
             raise problem("and checkpoint_every exclude each other; remove one", "checkpoint_s")
+        if self.task_shape != "even" and not self.task_jitter:
+            raise problem("has no meaning without task_jitter; give that too", "task_shape")
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -86,6 +87,8 @@ class RunSpec:
     skip: bool = True
     restart_s: float = 0.0
     jitter: float = 0.0
+    task_jitter: float = 0.0
+    task_shape: str = "even"  # even, sequences
     stragglers: float = 0.0
     straggler_factor: float = 2.0
     start_latency_s: float = 0.0
@@ -94,6 +97,14 @@ class RunSpec:
     failures: FailureSpec | None = None
     checkpoint_every: int = 1
     until_s: float | None = None
+
+    @property
+    def chance(self) -> dict[str, Any]:
+        """How compute times vary, as the engine takes it."""
+        return {
+            "jitter": self.jitter, "straggle_p": self.stragglers, "straggle_x": self.straggler_factor,
+            "task_jitter": self.task_jitter, "uneven": self.task_shape == "sequences",
+        }  # fmt: skip
 
 
 _ITERATIONS = 4096

@@ -136,9 +136,7 @@ class SimWorld(World):
                 rule=pace.rates,
                 packet_loss=network.packet_loss,
                 seed=run.seed,
-                jitter=run.jitter,
-                straggle_p=run.stragglers,
-                straggle_x=run.straggler_factor,
+                **run.chance,
                 skip=run.skip and not self.why_exact,
                 exact=run.exact or bool(self.why_exact),
                 budget=int(run.effort * BUDGET),
@@ -174,10 +172,11 @@ class SimWorld(World):
         profile, uid = job.profile_on(len(gpus), self.cluster.type_of(gpus)), self.records[job.id].uid
         found = self._alone.traffic(profile, gpus, uid)
         run = self.spec
-        noisy = run.jitter > 0.0 or run.stragglers > 0.0
+        noisy = run.jitter > 0.0 or run.stragglers > 0.0 or run.task_jitter > 0.0
         mean, spread = 1.0, 0.0
-        if noisy:
-            mean, spread = slowest_worker(len(gpus), run.jitter, run.stragglers, run.straggler_factor)
+        if noisy:  # here the jitter of tasks counts as one of iterations
+            jitter = math.hypot(run.jitter, run.task_jitter)
+            mean, spread = slowest_worker(len(gpus), jitter, run.stragglers, run.straggler_factor)
         if self._played is not None:
             program = self.lowering.program(profile, gpus, job.model, uid)
             return replace(self._played.of(found, program, mean), spread_s=profile.compute_s * spread)

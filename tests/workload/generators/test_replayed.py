@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+import weft
 from weft.errors import InputError, TraceError
 from weft.model.profile import Phase, Profile
+from weft.scenario.build import build
 from weft.workload.generators import Workload, WorkloadSpec, generate, replayed
 from weft.workload.generators.replayed import zoo_name
 
@@ -180,3 +182,32 @@ def test_where_traces_are_found(jobs_csv: Path, tmp_path_factory: pytest.TempPat
 )  # fmt: skip
 def test_names_of_models(name: str, format: str, expected: tuple[str | None, bool]) -> None:
     assert zoo_name(name, format) == expected
+
+
+SHAPES = "job,submit_s,gpus,shape,duration_s\na,0,8,4+4,600\nb,0,2,1+1,600\nc,0,3,2+1,600\nd,0,4,4,600\n"
+
+
+def shaped(folder: Path, text: str = SHAPES, servers: int = 4, **workload: object) -> weft.Scenario:
+    """A scenario with jobs whose placements were recorded."""
+    (folder / "philly.csv").write_text(text)
+    spec = {"source": "trace", "trace": str(folder / "philly.csv"), "models": ["resnet50"], "trace_shapes": True}
+    cluster = {"topology": "single-switch", "servers": servers, "gpus_per_server": 8}
+    return weft.Scenario.load({"cluster": cluster, "workload": {**spec, **workload}})
+
+
+def test_jobs_keep_recorded_shapes(tmp_path: Path) -> None:
+    """Equal parts become workers per server, which the stack then gives; unequal ones are left to it, and noted."""
+    run = weft.simulate(shaped(tmp_path), stack="fifo")
+    jobs = {job.id: job.per_server for job in build(shaped(tmp_path)).workload.jobs}
+    assert jobs == {"a": 4, "b": 1, "c": 0, "d": 4}
+    assert {job.per_server for job in build(shaped(tmp_path, trace_shapes=False)).workload.jobs} == {0}
+    found = {span["job_id"]: span["gpus"] for span in run.spans.iter_rows(named=True)}
+    spread = {name: sorted(Counter(int(gpu) // 8 for gpu in gpus).values()) for name, gpus in found.items()}
+    assert (spread["a"], spread["b"], spread["d"]) == ([4, 4], [1, 1], [4])
+
+
+def test_shapes_that_cannot_be_had(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="2 servers"):
+        _ = build(shaped(tmp_path, servers=1)).workload
+    with pytest.raises(InputError, match="trace_shapes"):
+        _ = build(shaped(tmp_path, "job_id,submit_s,gpus,duration_s\na,0,2,600\n")).workload

@@ -10,7 +10,7 @@ from weft.workload.traces.rows import TraceJob
 HERE = Path(__file__).parent
 UNKNOWN: dict[str, Any] = {  # what a file may leave out
     "duration_s": None, "iterations": None, "model": None, "user": "", "vc": "", "status": "", "batch": None, "line": 0,
-    "wait_s": None,
+    "wait_s": None, "shape": None,
 }  # fmt: skip
 
 

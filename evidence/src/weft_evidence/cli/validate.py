@@ -8,15 +8,20 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from weft.cli.common import JsonOption, deliver, notice, plain_table, print_json
+from weft.cli.common import JsonOption, deliver, notice, plain_table, print_json, stdout
 from weft.errors import InputError, near
-from weft_evidence.measured import Row, as_json, errors, folder_of, load, picture, sets
+from weft_evidence.measured import Row, as_json, errors, folder_of, load, picture, sets, summary
 
 
 def validate(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What to hold it against: testbed (real TCP), mlperf51, straggler.")
-    ],
+        str,
+        typer.Argument(metavar="NAME", help="testbed (real TCP), or data by name: mlperf51, straggler, deepshare."),
+    ] = "",
+    mine: Annotated[
+        Path | None,
+        typer.Option("--mine", metavar="FILE", help="Your own measurements instead, and what is to blame."),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option("--data", metavar="DIR", help="Folder of the data, in place of WEFT_TRACES/NAME.")
     ] = None,
@@ -38,8 +43,21 @@ def validate(
 
     `testbed` runs small cases on real TCP here (root). Anything else is data that others measured, under WEFT_TRACES.
 
+    `--mine` reads TOML with the [cluster] of a scenario and one [[measured]] for each job that ran alone: model, gpus,
+    servers, and iteration_s or samples_per_s; or measured = "runs.csv" with these columns. See examples/measured.toml.
+
     Example: weft validate straggler --data traces/straggler --what-if stage
+
+    Example: weft validate --mine examples/measured.toml
     """
+    if mine is not None:
+        if name or data or what_if or quick:
+            raise InputError("validate --mine: the file says everything; leave out NAME, --data, --what-if and --quick")
+        _mine(mine, plot, json)
+        return
+    if not name:
+        known = ", ".join(["testbed", *sorted(sets())])
+        raise InputError(f"validate: what is it held against? name one of {known}, or give --mine FILE")
     if name == "testbed":
         if data or plot or what_if:
             raise InputError("validate testbed: it measures here; leave out --data, --plot and --what-if")
@@ -57,11 +75,36 @@ def validate(
         return
     rows = list(measured.rows(folder, notice))
     if plot is not None:
-        from weft.results.pictures.style import save_picture
+        _draw(measured.TITLE, rows, plot)
+    deliver(as_json(name, measured, rows), json, lambda _: _errors(rows))
+    for what, figure in () if json else summary(measured, rows).items():
+        print(f"{what}: {figure:.3f}")
 
-        save_picture(picture(measured.TITLE, rows), plot)
-        notice(f"wrote {plot}")
-    deliver(as_json(name, measured.SOURCE, rows, measured.CONSTANTS), json, lambda _: _errors(rows))
+
+def _mine(path: Path, plot: Path | None, json: bool) -> None:
+    from weft_evidence.measured.mine import Mine, as_json, verdict
+
+    mine = Mine(path)
+    rows, blamed = mine.compared(), mine.blamed()
+    if plot is not None:
+        _draw("Own measurements", rows, plot)
+    deliver(as_json(mine, rows, blamed, errors(rows)), json, lambda _: _errors(rows))
+    if json:
+        return
+    table = plain_table("constant", ">times", ">mean error then", ">sensitivity")
+    for blame in blamed:
+        table.add_row(blame.name, f"{blame.factor:.3g}", f"{100 * blame.error:.3g} %", f"{blame.sensitivity:.2f}")
+    stdout().print(table)
+    to_blame = verdict(mine.error(), blamed)
+    what = f"most of it goes if {to_blame} is multiplied as above" if to_blame else "no single constant is to blame"
+    print(f"mean error {100 * mine.error():.3g} %: {what}")
+
+
+def _draw(title: str, rows: list[Row], plot: Path) -> None:
+    from weft.results.pictures.style import save_picture
+
+    save_picture(picture(title, rows), plot)
+    notice(f"wrote {plot}")
 
 
 def _errors(rows: list[Row]) -> Table:

@@ -1,12 +1,13 @@
 """What others measured on machines that nobody here has, beside what weft predicts: `weft validate NAME`.
 
 A set of data is a module, found by the entry point weft.measured, with a TITLE, a SOURCE and a function
-`rows(folder, say)` that yields what was measured and what weft says. What all of them have in common is here."""
+`rows(folder, say)` that yields what was measured and what weft says; perhaps also `summary(rows)` with figures by name.
+What all of them have in common is here."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -106,7 +107,12 @@ def picture(title: str, rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def as_json(name: str, source: str, rows: Sequence[Row], constants: Mapping[str, Any]) -> dict[str, Any]:
+def as_json(name: str, measured: Any, rows: Sequence[Row]) -> dict[str, Any]:
     """What `weft validate NAME --json` prints."""
-    told = [row.to_dict() for row in rows]
-    return {"name": name, "source": source, "constants": dict(constants), "errors": errors(rows), "rows": told}
+    told = {"name": name, "source": measured.SOURCE, "constants": dict(measured.CONSTANTS), "errors": errors(rows)}
+    return {**told, "summary": summary(measured, rows), "rows": [row.to_dict() for row in rows]}
+
+
+def summary(measured: Any, rows: Sequence[Row]) -> dict[str, float]:
+    """Figures of a set of data over all of its rows, by name, where it has any."""
+    return dict(measured.summary(rows)) if hasattr(measured, "summary") else {}

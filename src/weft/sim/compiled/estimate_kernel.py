@@ -22,6 +22,7 @@ from weft.sim.compiled.state import (
     PARK_PACED,
     RUNNING,
 )
+from weft.sim.compiled.tasks_kernel import varies
 
 WARM_UP = 2  # iterations before a measuring window opens
 LOOKS = 512.0  # length of a window where paces cannot be computed, in iterations of all jobs together
@@ -84,7 +85,7 @@ def measured(E, j, seen, span, comm, gate, gpu, adjusted):
     job.comm_per = (job.comm_s - comm) / seen
     job.gate_per = (job.gate_s - gate) / seen
     job.gpu_per = (job.gpu_s - gpu) / seen
-    if m.scalars(E).jitter <= 0.0 and m.scalars(E).straggle_p <= 0.0:
+    if not varies(E):
         job.gpu_per = 0.0  # every iteration computes the same amount, while the window cuts some iterations in two
         for x in range(job.node0, job.node1):
             if m.nodes(E)[x].kind == COMPUTE:
@@ -228,7 +229,7 @@ def tick(E, j, now):
     if comp.ref != j or comp.parked != NOT_PARKED:
         return
     comp.ticks += 1
-    steady = m.scalars(E).jitter <= 0.0 and m.scalars(E).straggle_p <= 0.0
+    steady = not varies(E)
     if comp.opened == 0 and steady and tick_exact(E, c, now):
         return
     if m.scalars(E).exact == 0:

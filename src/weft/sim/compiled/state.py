@@ -122,8 +122,9 @@ SCALARS = np.dtype(
         ("in_run", "i8"), ("n_starters", "i8"), ("asked", "i8"), ("formed", "i8"),
         ("ranked", "i8"),  # number of transfers with a weight or a level of their own
         ("rule", "i8"),  # whether a rule sets caps, and asks to be told
-        ("stirred", "i8"), ("n_stirs", "i8"),
+        ("stirred", "i8"), ("n_stirs", "i8"), ("uneven", "i8"),
         ("now", "f8"), ("b", "f8"), ("eta", "f8"), ("jitter", "f8"), ("straggle_p", "f8"), ("straggle_x", "f8"),
+        ("task_jitter", "f8"),
         ("est_err", "f8"), ("est_weight", "f8"), ("window", "f8"), ("unit", "f8"),
         ("paced", "f8"), ("fluid", "f8"),  # iterations that were not simulated: at a measured, at a computed pace
         ("horizon", "f8"),  # the rule is asked again by then, so transfers that catch up later are not looked for yet

@@ -9,7 +9,7 @@ from numba import int64
 from weft.sim.compiled import memory_kernel as m
 from weft.sim.compiled.heap_kernel import heap_set
 from weft.sim.compiled.memory_kernel import inner
-from weft.sim.compiled.random_kernel import slow_factor
+from weft.sim.compiled.random_kernel import slow_factor, task_factor
 from weft.sim.compiled.state import (
     ACTIVE,
     ADMIT_AT_MOST,
@@ -112,21 +112,30 @@ def record(E, j, duration, count):
 
 
 @inner()
+def varies(E):
+    """Whether compute times differ from one iteration to the next."""
+    return m.scalars(E).jitter > 0.0 or m.scalars(E).straggle_p > 0.0 or m.scalars(E).task_jitter > 0.0
+
+
+@inner()
 def start_compute(E, x, now):
     """Run a compute node on its GPU (or on its own, if GPUs are not shared)."""
     node = m.nodes(E)[x]
     seconds = node.amount
-    if m.scalars(E).jitter > 0.0 or m.scalars(E).straggle_p > 0.0:
+    if varies(E):
         job = m.jobs(E)[node.job]
         factor = 0.0
         for r in range(node.rank0, node.rank1):
-            factor = max(
-                factor,
-                slow_factor(
-                    m.scalars(E).seed, job.uid, job.base + job.done, m.ranks(E)[r],
-                    m.scalars(E).jitter, m.scalars(E).straggle_p, m.scalars(E).straggle_x,
-                ),
+            mine = slow_factor(
+                m.scalars(E).seed, job.uid, job.base + job.done, m.ranks(E)[r],
+                m.scalars(E).jitter, m.scalars(E).straggle_p, m.scalars(E).straggle_x,
             )  # fmt: skip
+            if m.scalars(E).task_jitter > 0.0:
+                mine *= task_factor(
+                    m.scalars(E).seed, job.uid, job.base + job.done, m.ranks(E)[r], node.task,
+                    m.scalars(E).task_jitter, m.scalars(E).uneven,
+                )  # fmt: skip
+            factor = max(factor, mine)
         seconds = seconds * factor
     node.state = ACTIVE
     node.remaining = seconds

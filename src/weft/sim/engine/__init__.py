@@ -59,6 +59,8 @@ class EngineSpec:
     jitter: float = 0.0
     straggle_p: float = 0.0
     straggle_x: float = 1.0
+    task_jitter: float = 0.0
+    uneven: bool = False  # see random_kernel.py
     skip: bool = True
     exact: bool = True
     window: float = 320.0  # iterations of the longest measuring window when exact is False
@@ -91,14 +93,13 @@ class Engine:
         a.links["units"][: len(spec.capacity)] = np.floor(spec.capacity / unit)
         scalars = a.scalars
         scalars["sharing"], scalars["admit"] = _SHARING[spec.sharing], _ADMIT[spec.admission]
-        scalars["admit_k"], scalars["seed"] = spec.admission_k, spec.seed
-        scalars["budget"], scalars["exact"] = spec.budget, int(spec.exact)
+        scalars["admit_k"], scalars["exact"] = spec.admission_k, int(spec.exact)
         rule = spec.rule() if spec.rule is not None else None
         # a rule's answers do not repeat
         scalars["skip"] = int(spec.skip and spec.admission != "ask" and rule is None)
-        scalars["b"], scalars["eta"], scalars["jitter"] = spec.b_s_per_byte, spec.eta_s_per_byte, spec.jitter
-        scalars["straggle_p"], scalars["straggle_x"] = spec.straggle_p, spec.straggle_x
-        scalars["window"] = spec.window
+        scalars["b"], scalars["eta"] = spec.b_s_per_byte, spec.eta_s_per_byte
+        for name in ("seed", "budget", "jitter", "straggle_p", "straggle_x", "task_jitter", "uneven", "window"):
+            scalars[name] = getattr(spec, name)
         scalars["horizon"] = scalars["slot_end"] = math.inf
         if spec.segments:
             a = a._replace(segments=np.zeros(spec.segments, state.SEGMENT))

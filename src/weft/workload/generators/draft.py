@@ -39,6 +39,7 @@ class Draft:
     link_weight: int = 1
     nic_bytes_per_s: float | None = None
     gpu: str = ""  # the type of GPU that it asks for
+    per_server: int = 0
 
 
 class Times:
@@ -159,6 +160,6 @@ def _job(draft: Draft, name: str, times: Times, n_gpus: int) -> Job:
         name, draft.submit_s, draft.gpus, draft.iterations, profiles, draft.model,
         min_gpus=0 if rigid else low, max_gpus=0 if rigid else high,
         batch=draft.batch or profiles[draft.gpus].batch, user=draft.user, vc=draft.vc,
-        app=draft.app, priority=draft.priority, batches={n: found for n, found in batches.items() if found},
-        gpu=draft.gpu, on=on,
+        app=draft.app, priority=draft.priority, per_server=draft.per_server, gpu=draft.gpu, on=on,
+        batches={n: found for n, found in batches.items() if found},
     )  # fmt: skip

@@ -144,10 +144,27 @@ def rows_to_drafts(
     sizes = draw_sizes(len(rows), spec.gpus, seed) if spec.gpus else [row.gpus for row in rows]
     models = _models(rows, sizes, format, spec, times, seed, notes)
     lengths = _lengths(rows, models, sizes, spec, times, seed, notes)
+    shapes = _shapes(rows, sizes, notes) if spec.trace_shapes else [0] * len(rows)
     return [
-        Draft(model, gpus, length, row.submit_s, row.job_id, row.user, row.vc, row.batch or 0, spec.elastic)
-        for row, model, gpus, length in zip(rows, models, sizes, lengths, strict=True)
-    ]
+        Draft(model, gpus, length, row.submit_s, row.job_id, row.user, row.vc, row.batch or 0, spec.elastic,
+              per_server=each)
+        for row, model, gpus, length, each in zip(rows, models, sizes, lengths, shapes, strict=True)
+    ]  # fmt: skip
+
+
+def _shapes(rows: Sequence[TraceJob], sizes: Sequence[int], notes: list[str]) -> list[int]:
+    """Workers of each row on each of its servers; 0 where they were unequal, or its size is not the recorded one."""
+    if not any(row.shape for row in rows):
+        raise TraceError("workload.trace_shapes: the trace does not say how jobs were spread; set it to false")
+    found, unequal = [], 0
+    for row, gpus in zip(rows, sizes, strict=True):
+        parts = [int(part) for part in (row.shape or "").split("+") if part]
+        unequal += len(set(parts)) > 1
+        found.append(parts[0] if len(set(parts)) == 1 and sum(parts) == gpus else 0)
+    notes.append(
+        f"shapes: {sum(each > 0 for each in found)} jobs as recorded, {unequal} had unequal parts and are free"
+    )
+    return found
 
 
 def _models(

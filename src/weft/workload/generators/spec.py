@@ -225,6 +225,11 @@ class WorkloadSpec(BaseModel):
         "duration", description="For a trace that has both durations and iterations: which to use."
     )
     trace_models: bool = Field(True, description="Use the models a trace names; false draws all of them from models.")
+    trace_shapes: bool = Field(
+        False,
+        description="Jobs of a trace that says so (philly-rfold, or a column shape) have as many workers on each of "
+        "their servers as recorded, where these are equal; false leaves that to the stack.",
+    )
     damaged_rows: Literal["skip", "fail"] = Field("skip", description="What to do with a damaged row of a trace.")
     oversize: Literal["refuse", "leave-out", "cap"] = Field(
         "refuse", description="What to do with jobs of a trace that want more GPUs than the cluster has."
@@ -243,7 +248,7 @@ class WorkloadSpec(BaseModel):
     def _no_truth(cls, table: Any) -> Any:
         """Refuse `jobs = true`, which would otherwise pass as the number 1."""
         for name, value in table.items() if isinstance(table, dict) else ():
-            if isinstance(value, bool) and name not in ("trace_models", "overlap", "apps"):
+            if isinstance(value, bool) and name not in ("trace_models", "trace_shapes", "overlap", "apps"):
                 raise ValueError(f"{name} is {str(value).lower()}; give a number, not true or false")
         return table
 

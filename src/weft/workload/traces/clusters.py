@@ -78,7 +78,27 @@ def _parse_json(rows: Rows) -> pl.DataFrame:
     })  # fmt: skip
 
 
+def _parse_placed(rows: Rows) -> pl.DataFrame:
+    """Philly as published with RFold: a superset of that of Pollux, with the GPUs of a job on each of its servers. Its
+    durations seem to count all attempts. Virtual clusters were joined from Pollux's rows, and miss for a quarter."""
+    gpus = rows.gpus("gpus")
+    columns = {
+        "job_id": rows.job_ids("job"),
+        "submit_s": rows.number("submit_s"),
+        "gpus": gpus,
+        "shape": rows.shape("shape", gpus),
+        "duration_s": rows.number("duration_s"),
+        "vc": rows.name("vc"),
+    }
+    rows.note("jobs ran on several servers", columns["shape"].str.contains("+", literal=True))
+    return rows.finish(columns)
+
+
 PHILLY = (
+    Delimited(
+        "philly-rfold", "Microsoft Philly with placements, as published with RFold", _parse_placed,
+        frozenset({"job", "submit_s", "gpus", "shape", "duration_s"}),
+    ),
     JsonList(
         "philly", "Microsoft Philly cluster_job_log", ("jobid", "user", "vc", "status", "submitted_time", "attempts",
         "gpus", "duration"), _record, _parse_json, ("jobid", "submitted_time", "attempts"), wall_clock=True,

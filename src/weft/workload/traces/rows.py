@@ -17,7 +17,7 @@ from weft.errors import EngineError
 TRACE: dict[str, pl.DataType] = {
     "job_id": pl.String(), "submit_s": pl.Float64(), "gpus": pl.Int64(), "duration_s": pl.Float64(),
     "iterations": pl.Int64(), "model": pl.String(), "user": pl.String(), "vc": pl.String(), "status": pl.String(),
-    "batch": pl.Int64(), "line": pl.Int64(), "wait_s": pl.Float64(),
+    "batch": pl.Int64(), "line": pl.Int64(), "wait_s": pl.Float64(), "shape": pl.String(),
 }  # fmt: skip
 
 
@@ -37,6 +37,7 @@ class TraceJob:
     batch: int | None
     line: int
     wait_s: float | None = None
+    shape: str | None = None  # GPUs on each of its servers, "4+4"
 
 
 class Problem(NamedTuple):
@@ -155,6 +156,14 @@ class Rows:
         gpus = self.count(column, high=MAX_GPUS)
         self.leave_out(gpus == 0, column, "uses no GPU")
         return gpus
+
+    def shape(self, column: str, gpus: pl.Series) -> pl.Series:
+        """A column with the GPUs of a job on each of its servers, "4+4"; null where it is empty."""
+        text = self.column(column)
+        parts = text.str.split("+").list.eval(pl.element().cast(pl.Int64, strict=False))
+        wrong = parts.list.eval((pl.element() < 1) | pl.element().is_null()).list.any() | (parts.list.sum() != gpus)
+        self.damage(text.is_not_null() & wrong, column, _quote(text, "is not the GPUs on each server, such as 4+4"))
+        return text
 
     def moment(self, column: str, pattern: str = "%Y-%m-%d %H:%M:%S", *, required: bool = True) -> pl.Series:
         """A column of wall-clock times as seconds since 1970; without a zone they are taken as they stand."""

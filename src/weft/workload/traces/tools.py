@@ -14,6 +14,7 @@ from weft.workload.traces.rows import MAX_GPUS, MAX_S, Rows
 
 PLAIN_COLUMNS = (
     "job_id", "submit_s", "gpus", "duration_s", "iterations", "model", "user", "vc", "status", "batch", "wait_s",
+    "shape",
 )  # fmt: skip
 
 
@@ -21,13 +22,15 @@ def _plain(rows: Rows) -> pl.DataFrame:
     """weft's own plain CSV: a header with the column names of the common schema, in any order.
 
     `submit_s` and `gpus` must be there; `duration_s`, `iterations` (either or both), `job_id`, `model`, `user`, `vc`,
-    `status`, `batch` and `wait_s` (as recorded) may be. Seconds count from any zero. A job with neither duration nor
-    iterations is kept: the workload must then say how long jobs are.
+    `status`, `batch`, `wait_s` and `shape` ("4+4": GPUs on each server), both as recorded, may be. Seconds count from
+    any zero. A job with neither duration nor iterations is kept: the workload must then say how long jobs are.
     """
+    gpus = rows.gpus("gpus")
     columns = {
         "job_id": rows.job_ids("job_id"),
         "submit_s": rows.number("submit_s"),
-        "gpus": rows.gpus("gpus"),
+        "gpus": gpus,
+        "shape": rows.shape("shape", gpus),
         "duration_s": rows.number("duration_s", required=False),
         "iterations": rows.count("iterations", low=1, required=False),
         "batch": rows.count("batch", required=False),
