@@ -1,15 +1,17 @@
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.advise.logs import log_file, outcome, small
 from weft.advise import Flags, Request, advise
+from weft.advise.further import go_on
 from weft.advise.jobs import read_jobs
 from weft.advise.lengths import fit, run_over_recorded, shortened, to_fit
 from weft.advise.race import Entrant, Race, windows
-from weft.advise.replayed import replay, trust
+from weft.advise.replayed import Replayed, replay, trust
 from weft.advise.site import site_of
 from weft.advise.verdict import Advice
 from weft.cli.main import run
@@ -238,3 +240,48 @@ def test_what_cannot_be_is_said_before_anything_is_replayed(
     said = capsys.readouterr().err
     assert words in said
     assert "replaying" not in said
+
+
+def test_further_windows_run_while_the_interval_is_open_and_there_is_time(tmp_path: Path) -> None:
+    """With no time the windows are those of today; with some, two more at each look at the clock, and the first ones
+    stay what they were. An interval that is closed asks for none."""
+    request = Request(flags=Flags(gpus=16), models=("resnet50",), today="fifo", stacks=("sjf",), only=True,
+                      rounds=(2,), minutes=0.0, workers=1)  # fmt: skip
+    closed = advise(log_file(tmp_path / "log.csv", n=1200), request, clock_s=lambda: 0.0)
+    assert (closed.decided, closed.has_room, len(closed.race.replicates)) == (True, True, 2)
+    assert closed.further.startswith("Decided: after 2 windows")
+    rival = closed.race.entrants[1]
+    rival.outcomes[0] = {**rival.outcomes[0], "jct_mean_s": 3 * rival.outcomes[0]["jct_mean_s"]}
+    none = go_on(replace(closed, further=""), 2, 0.0, lambda: 0.0, 1, lambda done, total: None)
+    assert (none.decided, len(none.race.replicates)) == (False, 2)
+    assert none.further.startswith("Not decided in 0 min: after 2 windows")
+    first = list(none.reference.outcomes)
+    seconds = iter((40.0, 80.0))
+    some = go_on(none, 2, 1.0, lambda: next(seconds), 1, lambda done, total: None)
+    assert [len(one.outcomes) for one in some.race.entrants] == [4, 4]
+    assert some.reference.outcomes[:2] == first
+    assert some.drawn.spans == windows(some.log, 4).spans
+    assert some.sentences()[3] == some.further
+    assert some.to_dict()["race"]["decided"] == some.decided
+
+
+def test_an_interval_decides_beside_1_or_within_2_percent_of_it(tmp_path: Path) -> None:
+    log = small(tmp_path, n=2000)
+    site = site_of(log, None, Flags(gpus=16), ["resnet50"])
+    happened = Replayed("today", 1, 1, 1.0, False, None, 1.0, (0.0,))
+
+    def decided(*ratios: float) -> bool:
+        today = Entrant("today", True, [outcome(100.0)] * len(ratios))
+        other = Entrant("other", True, [outcome(100.0 * ratio) for ratio in ratios])
+        return Advice(log, site, happened, windows(log, len(ratios)), Race((today, other), (), {}), {}).decided
+
+    assert [decided(0.5, 0.51, 0.52), decided(1.5, 1.51, 1.52), decided(0.999, 1.0, 1.001)] == [True] * 3
+    assert [decided(0.5, 1.0, 1.2), decided(0.9, 1.0, 1.1), decided(0.5)] == [False] * 3
+
+
+def test_a_log_without_room_for_further_windows_is_said_to_decide_nothing(tmp_path: Path) -> None:
+    request = Request(flags=Flags(gpus=8), models=["resnet50"], today="fifo", stacks=["srsf"], only=True, rounds=(2,),
+                      minutes=60.0, workers=1)  # fmt: skip
+    advice = advise(log_file(tmp_path / "log.csv", n=60, length_s=900), request)
+    assert (advice.drawn.side_by_side, len(advice.race.replicates), advice.decided) == (1, 2, False)
+    assert advice.further.startswith("Not decided, and further windows cannot decide: 1 window side by side")

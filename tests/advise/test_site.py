@@ -9,6 +9,7 @@ from weft.advise.lengths import elsewhere
 from weft.advise.site import ANY, change_of_size, site_of, what_if
 from weft.cli.main import run
 from weft.errors import InputError, WeftError
+from weft.scenario.build import build_cluster
 from weft.workload import zoo
 
 
@@ -28,12 +29,9 @@ def test_a_site_from_flags_lists_what_it_assumes(tmp_path: Path) -> None:
     guessed = site_of(small(tmp_path), None, Flags(), [])
     assert guessed.assumed[0].startswith("gpus = 16 (for a load of 0.75")
     assert guessed.n_gpus == 16
-    assert (
-        site_of(small(tmp_path), None, Flags(gpus=50), []).assumed[0] == "gpus = 64 (50 do not fill racks of one size)"
-    )
     even = site_of(small(tmp_path), None, Flags(gpus=192, servers_per_rack=16), [])
     assert even.n_gpus == 192
-    assert even.assumed[0] == "servers_per_rack = 12 (16 at most, in racks of one size)"
+    assert even.assumed[0] == "servers_per_rack = 12 (16 at most, in racks of like size)"
     assert site_of(small(tmp_path), None, Flags(gpus=4), []).n_gpus == 4
     with pytest.raises(InputError, match="--gpus 4: a server alone has 8"):
         site_of(small(tmp_path), None, Flags(gpus=4, gpus_per_server=8), [])
@@ -42,6 +40,51 @@ def test_a_site_from_flags_lists_what_it_assumes(tmp_path: Path) -> None:
     whole = site_of(small(tmp_path), None, Flags(gpus_per_server=3, servers_per_rack=4), [])
     assert whole.assumed[0].startswith(f"gpus = {whole.n_gpus} ")  # whole racks
     assert list(site_of(small(tmp_path), None, Flags(), ["vgg16"]).guesses) == ["as given"]
+
+
+def test_a_site_has_exactly_the_gpus_that_were_asked_for(tmp_path: Path) -> None:
+    """Where they do not fill racks of one size, the last rack has fewer servers, or the last server fewer GPUs; where
+    they do, no group is written."""
+    log = small(tmp_path)
+    for gpus, servers, last in ((704, 88, 8), (1064, 133, 8), (1088, 136, 8), (1061, 133, 5), (50, 7, 2), (9, 2, 1)):
+        site = site_of(log, None, Flags(gpus=gpus), [])
+        cluster = build_cluster(site.middle)
+        assert (site.n_gpus, cluster.n_gpus, len(cluster.servers)) == (gpus, gpus, servers)
+        assert len(cluster.servers[-1].gpus) == last
+        assert max(cluster.gpus_per_rack) == min(32, gpus)
+        assert (site.middle.cluster.group is None) == (gpus in (704, 1088))
+        assert not any(words.startswith("gpus = ") for words in site.assumed)
+    uneven = site_of(log, None, Flags(gpus=1061), [])
+    assert uneven.assumed[2:4] == ("the last rack has 1 of 4 servers", "the last server has 5 of 8 GPUs")
+
+
+def test_unequal_servers_change_by_servers_of_the_largest_group(tmp_path: Path) -> None:
+    log = small(tmp_path)
+    site = site_of(log, None, Flags(gpus=1061), [])
+    sizes = {"gpus=+25%": 1325, "gpus=+1": 1069, "gpus=-1": 1053, "gpus=1061": 1061}
+    assert {text: what_if(site, log, text).n_gpus for text in sizes} == sizes
+    assert change_of_size(site, what_if(site, log, "gpus=+8")) == "1 more server: 1,069 GPUs"
+    for text, line in (
+        ("racks=+1", r"not all alike here; ask for gpus=\+N"),
+        ("gpus=many", "give a number of GPUs"),
+    ):
+        with pytest.raises(InputError, match=line):
+            what_if(site, log, text)
+    with pytest.raises(InputError, match="the largest group has one server"):
+        what_if(few := site_of(log, None, Flags(gpus=9), []), log, "gpus=-1")
+    assert few.n_gpus == 9
+
+
+def test_lengths_elsewhere_follow_the_gpus_that_are_there(tmp_path: Path) -> None:
+    """A preset names its GPU; where each group names its own, nothing would change but the lengths."""
+    log, toml = small(tmp_path), tmp_path / "site.toml"
+    toml.write_text('[cluster]\ntopology = "single-switch"\nservers = 3\npreset = "dgx-h100"\n')
+    site = site_of(log, toml, Flags(), ["resnet50"])
+    assert what_if(site, log, "gpu=H100").faster == {"as given": {ANY: 1.0}}
+    assert site_of(log, toml, Flags(gpu="A100"), []).middle.cluster.gpu_memory_gb == zoo.find_gpu("A100").memory_gb
+    toml.write_text('[cluster]\ntopology = "single-switch"\n' + '[[cluster.group]]\ncount = 2\npreset = "dgx-h100"\n')
+    with pytest.raises(InputError, match="groups of servers name their own GPUs"):
+        what_if(site_of(log, toml, Flags(), ["resnet50"]), log, "gpu=B200")
 
 
 def test_a_site_from_a_scenario_or_slurms_topology(tmp_path: Path) -> None:

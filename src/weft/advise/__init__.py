@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
+from weft.advise.further import go_on
 from weft.advise.jobs import JobLog, first_problem, read_jobs
 from weft.advise.race import ROUNDS, SHORTLIST, WINDOW_JOBS, attempt, entrants, planned, race, windows
 from weft.advise.replayed import MOST_JOBS, replay
@@ -28,8 +30,8 @@ from weft.workload.traces.columns import SACCT
 
 __all__ = ["Advice", "Flags", "Request", "advise"]
 
-REPLAY, FIT, RACE, GUESSES, WHAT_IF = (
-    "replaying what happened", "fitting lengths", "racing stacks", "asking each guess", "what if",
+REPLAY, FIT, RACE, FURTHER, GUESSES, WHAT_IF = (
+    "replaying what happened", "fitting lengths", "racing stacks", "further windows", "asking each guess", "what if",
 )  # fmt: skip
 LEAST_JOBS = 10  # of fewer nothing can be said
 SAME_WINDOWS = 4  # windows in which the guesses are compared
@@ -72,6 +74,7 @@ class Request:
     models: Sequence[str] = ()
     what_ifs: Sequence[str] = ()
     rounds: Sequence[int] = ROUNDS
+    minutes: float | None = None  # after these rounds, further windows until the interval decides or this time is over
     workers: int | None = None
 
 
@@ -81,8 +84,10 @@ def advise(
     tell: Tell | None = None,
     on_compile: Callable[[str], None] | None = None,
     on_understood: Callable[[Mapping[str, Any]], None] | None = None,
+    clock_s: Callable[[], float] = monotonic,
 ) -> Advice:
     """Everything from the log to the advice. Inside `weft.runs.kept.kept`, finished runs are not done again."""
+    began_s = clock_s()
     if request.only and not request.stacks:
         raise InputError("--only: name at least one stack with --stack")
     for text in (*request.stacks, *filter(None, [request.today])):
@@ -117,6 +122,10 @@ def advise(
     every = [drawn.under(site, place) for place in places]
     found = race(running, refused, request.rounds, every, request.workers, step(RACE), drawn.side_by_side)
     advice = Advice(log, site, happened, drawn, found, facts)
+    if request.minutes is not None:
+        advice = go_on(
+            advice, request.rounds[-1], request.minutes, lambda: clock_s() - began_s, request.workers, step(FURTHER)
+        )
     return replace(
         advice,
         under=_under_each_guess(advice, request, step),
@@ -135,6 +144,7 @@ def _expected(log: JobLog, site: Site, request: Request, stacks: int) -> dict[st
     same = SAME_WINDOWS * (guesses - 1)
     runs = {
         REPLAY: replayed * (FIT_RUNS + 1), FIT: windows * FIT_RUNS, RACE: planned(stacks, request.rounds),
+        FURTHER: windows * FIT_RUNS * (request.minutes is not None),
         GUESSES: same * FIT_RUNS + 2 * (same + SAME_WINDOWS) * (guesses > 1),
         WHAT_IF: 2 * windows * len(request.what_ifs),
     }  # fmt: skip
@@ -161,7 +171,7 @@ def _under_each_guess(advice: Advice, request: Request, step: Step) -> dict[str,
 def _changed(advice: Advice, text: str, other: Site, request: Request, say: Callable[[int, int], None]) -> Changed:
     """Today's and the recommended stack on the changed cluster, in the windows that the race has used."""
     stacks = list(dict.fromkeys((advice.reference.stack, advice.best.stack)))
-    places = advice.drawn.in_turn(other)[: len(advice.best.outcomes)]
+    places = advice.drawn.in_turn(other)[: min(len(advice.best.outcomes), sum(request.rounds))]
     tasks = [advice.drawn.under(other, place).under(stack) for place in places for stack in stacks]
     outcomes = run_grid(tasks, request.workers, attempt, say)
     size = change_of_size(advice.site, other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class JobLog:
     unit_said: bool = True  # whether the file or the operator says what unit lengths have
     replayed_s: Mapping[str, float] = field(default_factory=dict)  # waits of jobs in the replay, where none is recorded
 
-    @property
+    @cached_property
     def frame(self) -> pl.DataFrame:
         """The jobs in the order of their submission."""
         return self.trace.frame.sort("submit_s")
@@ -80,15 +81,19 @@ class JobLog:
         enough = held[levels][np.searchsorted(np.cumsum(for_s[levels]), (1.0 - RARE) * for_s.sum())]
         return float(above), int(enough)
 
+    @cached_property
+    def _begun(self) -> pl.DataFrame:
+        """The jobs with the time at which each began."""
+        frame = self.frame
+        replayed = pl.Series([self.replayed_s.get(name, 0.0) for name in frame["job_id"]], dtype=pl.Float64)
+        waits = frame["wait_s"].zip_with(frame["wait_s"].is_not_null(), replayed)
+        return frame.with_columns(began=frame["submit_s"] + waits)
+
     def window(self, start_s: float, end_s: float) -> pl.DataFrame:
         """The jobs submitted in a stretch of the log. Before them come those that were running at its start, with what
         was left of them, and those that were waiting. Where no wait is recorded, that of the replay counts; a job that
         was not replayed is taken to have started at once."""
-        frame = self.frame
-        replayed = pl.Series([self.replayed_s.get(name, 0.0) for name in frame["job_id"]], dtype=pl.Float64)
-        frame = frame.with_columns(
-            began=frame["submit_s"] + frame["wait_s"].zip_with(frame["wait_s"].is_not_null(), replayed)
-        )
+        frame = self._begun
         began = pl.col("began")
         left = began + pl.col("duration_s") - start_s
         at_start = pl.lit(start_s).alias("submit_s")

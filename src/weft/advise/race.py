@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -120,6 +120,10 @@ class Windows:
         jobs = self.log.frame if whole else self.log.window(start, start + part * (1 + BEFORE + AFTER))
         jobs = elsewhere(shortened(jobs, parts), site.faster.get(guess, {}))
         return changed(site.guesses[guess], {"workload.trace": str(self.log.copy(jobs))})
+
+    def longer(self, n: int) -> Windows:
+        """These windows and so many further ones, which are drawn as if all had been drawn at once."""
+        return replace(windows(self.log, len(self.spans) + n), parts=self.parts)
 
     def words(self) -> str:
         """How the windows were drawn."""

@@ -80,6 +80,8 @@ def site_of(log: JobLog, cluster: Path | None, flags: Flags, models: list[str]) 
             models = named
             assumed.append(f"models = {', '.join(named)} (from {cluster.name}; without them weft guesses)")
         section |= _said(flags)
+        if flags.gpu is not None:
+            section["gpu_memory_gb"] = _memory_gb(flags.gpu, "--gpu")
     elif cluster is not None:
         if flags.servers_per_rack is not None:
             raise InputError(f"--servers-per-rack: {cluster} says which servers share a switch; leave it out")
@@ -107,6 +109,8 @@ def what_if(site: Site, log: JobLog, text: str) -> Site:
     """The site with one thing changed: any key of a scenario (`oversubscription=1`), or `gpus=+25%`, `gpus=512`. With
     another type of GPU the log's jobs take as much shorter or longer as their models compute there."""
     key, _, value = text.partition("=")
+    if site.middle.cluster.group and key.strip().rpartition(".")[2] in ("racks", "servers"):
+        raise InputError(f"--what-if {text}: servers or racks are not all alike here; ask for gpus=+N")
     guesses, faster = {}, {}
     for name, scenario in site.guesses.items():
         if key.strip() == "gpus":
@@ -136,7 +140,13 @@ def _memory_gb(gpu: str, option: str) -> float:
 
 def _faster(now: Scenario, then: Scenario, log: JobLog) -> dict[str, float]:
     """Compute times on another type of GPU over those on today's, for each model of a guess or of the log."""
-    types = [scenario.cluster.gpu or str(DEFAULTS["gpu"]) for scenario in (now, then)]
+    found = [build_cluster(scenario).gpu_types for scenario in (now, then)]
+    types = [kinds[0] for kinds in found]
+    if max(map(len, found)) > 1 or types[1] != then.cluster.gpu:
+        raise InputError(
+            f"--what-if gpu={then.cluster.gpu}: groups of servers name their own GPUs here; change them in a copy of "
+            "the scenario, and give that with --cluster"
+        )
     named = log.trace.frame["model"].drop_nulls().unique().to_list() if not now.workload.models else []
     models = named or list(now.workload.models)
     if not models or any(map(zoo.is_path, models)):
@@ -166,20 +176,31 @@ def change_of_size(site: Site, other: Site) -> str:
         ("servers_per_rack", "server in each rack", "servers in each rack"),
         ("servers", "server", "servers"),
     ):
-        more = (getattr(other.middle.cluster, key) or 0) - (getattr(site.middle.cluster, key) or 0)
+        more = _how_many(other.middle, key) - _how_many(site.middle, key)
         if more:
             parts.append(f"{abs(more):,} {'more' if more > 0 else 'fewer'} {one if abs(more) == 1 else many}")
     return ", ".join(parts) + ": " * bool(parts) + f"{other.n_gpus:,} GPUs"
 
 
+def _how_many(scenario: Scenario, key: str) -> int:
+    if scenario.cluster.group and key == "servers":
+        return sum(group.count for group in scenario.cluster.group)
+    count = getattr(scenario.cluster, key)
+    return count if isinstance(count, int) else 0
+
+
 def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:
-    """A change of the number of racks, or of servers, whichever comes nearest to the wanted number of GPUs."""
+    """A change of the number of racks, or of servers, whichever comes nearest to the wanted number of GPUs; of unequal
+    servers, those that are the most change."""
     try:
         wanted = change.from_(n_gpus) if (change := Change.of(text)) else float(text)
     except ValueError:
         wanted = math.nan
     if not 1 <= wanted < math.inf:
         raise InputError(f"--what-if gpus={text}: give a number of GPUs, or a change like +25% or +64 that leaves some")
+    step = (wanted > n_gpus) - (wanted < n_gpus)  # a server or a rack at least, where a change is asked for
+    if scenario.cluster.group:
+        return _other_group(scenario, wanted - n_gpus, step)
     counts = {
         f"cluster.{key}": count
         for key in ("racks", "servers_per_rack", "servers")
@@ -189,7 +210,6 @@ def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:
         raise InputError(
             "--what-if gpus: the topology's file has the number of GPUs; edit it, or describe the cluster by flags"
         )
-    step = (wanted > n_gpus) - (wanted < n_gpus)  # a server or a rack at least, where a change is asked for
     offers = {key: round(count * wanted / n_gpus) for key, count in counts.items()}
     offers = {key: max(1, n if n != counts[key] else n + step) for key, n in offers.items()}
     offers = {key: n for key, n in offers.items() if n != counts[key] or not step}
@@ -197,6 +217,19 @@ def _other_size(scenario: Scenario, n_gpus: int, text: str) -> Setting:
         raise InputError(f"--what-if gpus={text}: the cluster has one server, which weft does not divide")
     key = min(offers, key=lambda k: abs(offers[k] / counts[k] - wanted / n_gpus))
     return {key: offers[key]}
+
+
+def _other_group(scenario: Scenario, more_gpus: float, step: int) -> Setting:
+    """A change of the number of servers of the largest group."""
+    rows = [row.model_dump(exclude_unset=True) for row in scenario.cluster.group or ()]
+    counts = [int(row["count"]) for row in rows]
+    largest = counts.index(max(counts))
+    gpus = len(build_cluster(scenario).servers[sum(counts[:largest])].gpus)  # servers follow each other by group
+    rows[largest]["count"] = count = max(1, counts[largest] + (round(more_gpus / gpus) or step))
+    if count == counts[largest] and step:
+        raise InputError("--what-if gpus: the largest group has one server, which weft does not divide")
+    said = [key for key in ("racks", "servers") if getattr(scenario.cluster, key) is not None]
+    return {"cluster.group": rows, **{f"cluster.{key}": None for key in said}}
 
 
 def _section(path: Path, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,21 +263,36 @@ def _from_flags(log: JobLog, flags: Flags, assumed: list[str]) -> dict[str, Any]
     if gpus is not None and gpus < per_server:
         raise InputError(f"--gpus {gpus}: a server alone has {per_server} (--gpus-per-server)")
     servers = ceil(wanted / per_server)
-    section["racks"] = ceil(servers / per_rack)
-    section["servers_per_rack"] = even = ceil(servers / section["racks"])  # racks of one size come nearest to all GPUs
+    racks = ceil(servers / per_rack)
+    section["servers_per_rack"] = even = ceil(servers / racks)  # racks of one size come nearest to all GPUs
     if flags.servers_per_rack != even:
         assumed.insert(
-            0, f"servers_per_rack = {even}" + (f" ({per_rack} at most, in racks of one size)" * (even < per_rack))
+            0, f"servers_per_rack = {even}" + (f" ({per_rack} at most, in racks of like size)" * (even < per_rack))
         )
-    total = section["racks"] * even * per_server
-    if total != gpus:
-        assumed.insert(0, f"gpus = {total} ({why or f'{gpus} do not fill racks of one size'})")
+    total = racks * even * per_server
+    if gpus in (None, total):
+        section["racks"] = racks
+    else:
+        section["group"] = _last_rack_smaller(gpus, per_server)
+        for n, of, where, what in (
+            (servers % even, even, "rack", "servers"),
+            (gpus % per_server, per_server, "server", "GPUs"),
+        ):
+            assumed += [f"the last {where} has {n} of {of} {what}"] * (n > 0)
+    if gpus is None:
+        assumed.insert(0, f"gpus = {total} ({why})")
     if flags.gpu is not None:
         section["gpu_memory_gb"] = memory = _memory_gb(flags.gpu, "--gpu")
         assumed.append(f"gpu_memory_gb = {memory:g}")
     _assume(section, DEFAULTS, assumed)
     section["intra_server_gbps"] = 300.0
     return section
+
+
+def _last_rack_smaller(gpus: int, per_server: int) -> list[dict[str, int]]:
+    """Servers for exactly so many GPUs: the last one has what is left, and its rack as many servers as are left."""
+    full, rest = divmod(gpus, per_server)
+    return [{"count": full}] + [{"count": 1, "gpus_per_server": rest}] * (rest > 0)
 
 
 def _guessed_size(log: JobLog) -> tuple[int, str]:

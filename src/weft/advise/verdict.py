@@ -50,6 +50,7 @@ class Advice:
     under: Mapping[str, Sequence[float]] = field(
         default_factory=dict
     )  # guess: the rival over today's, window by window
+    further: str = ""  # how further windows ended, where they were asked for
 
     @property
     def reference(self) -> Entrant:
@@ -81,6 +82,19 @@ class Advice:
         rival = self.rival
         return self.reference if rival is None or score(rival, self.reference) > 1 / CLOSE else rival
 
+    @property
+    def decided(self) -> bool:
+        """Whether the interval of the best other stack over today's says which is better, or that neither is by 2 %."""
+        if self.rival is None:
+            return True
+        low, high = self.ratio(self.rival)["ci95"]
+        return low is not None and (not low <= 1 <= high or (low >= 1 / CLOSE and high <= CLOSE))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the log has room for a further window beside those of the race."""
+        return len(self.drawn.spans) < self.drawn.side_by_side
+
     def ratio(self, one: Entrant, metric: str = "jct_mean_s") -> dict[str, Any]:
         """A stack's metric over that of today's, window by window, with its interval.
 
@@ -92,7 +106,8 @@ class Advice:
     def sentences(self) -> list[str]:
         """The recommendation: what to run, at what price, and what the advice depends on; then one sentence for each
         what-if."""
-        return [self._recommendation(), self._price(), self._sensitivity(), *map(self._with, self.changes)]
+        further = [self.further] if self.further else []
+        return [self._recommendation(), self._price(), self._sensitivity(), *further, *map(self._with, self.changes)]
 
     def _recommendation(self) -> str:
         best, today = self.best, self.reference.stack
@@ -106,6 +121,7 @@ class Advice:
         ratio = self.ratio(best)
         high = ratio["ci95"][1]
         doubt = "" if high is not None and high < 1 else _DOUBTS[high is None]
+        doubt += " (--minutes 30 asks further windows)" * bool(doubt and self.has_room and not self.further)
         knows = "" if best.blind else " (it must know how long jobs run)"
         return (
             f"{'Consider' if doubt else 'Run'} {best.stack} instead of {today}{knows}: over {counted} the mean "
@@ -220,7 +236,7 @@ class Advice:
                 "sentences": self.replayed.sentences(),
             },
             "race": {
-                "reference": self.reference.stack, "recommended": self.best.stack,
+                "reference": self.reference.stack, "recommended": self.best.stack, "decided": self.decided,
                 "windows": self.drawn.words(), "windows_side_by_side": self.drawn.side_by_side,
                 "window_s": self.drawn.counted_s,
                 "under_each_guess": {

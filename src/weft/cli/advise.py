@@ -58,6 +58,12 @@ def advise(
         typer.Option("--what-if", metavar="KEY=VALUE", help="Also try another cluster: oversubscription=1, gpus=+25%."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Use six windows instead of twelve.")] = False,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            "--minutes", min=0, metavar="N", help="Add windows until the interval decides, for N minutes at most."
+        ),
+    ] = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = None,
     report: ReportOption = None,
@@ -89,7 +95,7 @@ def advise(
     request = Request(
         cluster, Flags(gpus, gpus_per_server, servers_per_rack, gpu, nic_gbps, oversubscription), parse_map(mapping),
         format, today, tuple(stack or ()), only, tuple(filter(None, models.split(","))), tuple(what_if or ()),
-        ROUNDS[:2] if quick else ROUNDS, workers,
+        ROUNDS[:2] if quick else ROUNDS, minutes, workers,
     )  # fmt: skip
     with kept(fresh), using(executor), phases() as tell:
         found = find(jobs, request, tell, notice, lambda facts: notice(understood_text(facts))).to_dict()
