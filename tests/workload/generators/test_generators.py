@@ -282,7 +282,7 @@ def test_marginals_are_labelled_and_sized() -> None:
         ({"source": "trace"}, "trace is missing"),
         ({"source": "jobs"}, "job is missing"),
         ({"source": "jobs", "job": [{"model": "vgg16"}]}, "either iterations or duration_s"),
-        ({"source": "jobs", "job": [{"model": "vgg16", "iterations": 1, "gpu": 1}]}, "Extra inputs"),
+        ({"source": "jobs", "job": [{"model": "vgg16", "iterations": 1, "gpsu": 1}]}, "Extra inputs"),
         ({"source": "ada-srsf", "jobs": 80}, "160 jobs"),
         ({"source": "trace", "trace": "x", "from_s": 5, "until_s": 5}, "from_s must be before until_s"),
         ({"jobs": 5, "iterations": (1, 2), "laod": 1}, "Extra inputs are not permitted"),
