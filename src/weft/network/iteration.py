@@ -104,10 +104,9 @@ class _Ways:
     """Numbers for transfers: those that have the same one take the same routes."""
 
     def __init__(self, collective: str) -> None:
-        self.collective = collective
-        self.number: dict[object, int] = {}
-        self.lists: dict[object, int] = {}  # a number for each list of workers
-        self.known: dict[int, int] = {}  # the same by its identity, as long lists take long to compare
+        self.collective, self.number = collective, dict[object, int]()
+        self.lists = dict[object, int]()  # a number for each list of workers
+        self.known = dict[int, int]()  # the same by its identity, as long lists take long to compare
 
     def of(self, task: Transfer) -> int:
         """The number of a transfer."""
@@ -121,12 +120,10 @@ def _routes_of(
     cluster: Cluster, profile: Profile, gpus: Placement, collective: str, flow_key: int
 ) -> tuple[RoutedCollective, ...]:
     """The routes of the profile's transfers on these GPUs, in the order in which they first occur in it."""
-    routes: list[RoutedCollective] = []
-    ways = _Ways(collective)
+    routes, ways = list[RoutedCollective](), _Ways(collective)
     for task in profile.tasks:
         if isinstance(task, Transfer) and ways.of(task) == len(routes):
-            where = [gpus[r] for r in profile.ranks(task)]
-            name = task.collective or collective
+            name, where = task.collective or collective, [gpus[r] for r in profile.ranks(task)]
             route = route_collective(name, where, cluster, n_ps=task.servers, flow_key=flow_key)
             routes.append(route.within(cluster, profile.nic_bytes_per_s))
     return tuple(routes)
@@ -134,11 +131,8 @@ def _routes_of(
 
 def _chains(profile: Profile, collective: str, routes: Sequence[RoutedCollective]) -> Chains:
     """The flow groups of each transfer on its routes."""
-    ways, found = _Ways(collective), []
-    for i, task in enumerate(profile.tasks):
-        if isinstance(task, Transfer):
-            found.append((i, routes[ways.of(task)].groups(task.bytes, task.demand_bytes_per_s)))
-    return tuple(found)
+    ways, sent = _Ways(collective), [(i, task) for i, task in enumerate(profile.tasks) if isinstance(task, Transfer)]
+    return tuple([(i, routes[ways.of(task)].groups(task.bytes, task.demand_bytes_per_s)) for i, task in sent])
 
 
 def _alike(
@@ -163,8 +157,8 @@ def _alike(
 
 
 def _route_on_kinds(route: RoutedCollective, kinds: Mapping[int, int]) -> RoutedCollective:
-    legs = tuple([_on_kinds(leg, kinds) for leg in route.legs])
-    return replace(route, legs=legs, choices=tuple([_route_on_kinds(one, kinds) for one in route.choices]))
+    choices = tuple([_route_on_kinds(one, kinds) for one in route.choices])
+    return replace(route, legs=tuple([_on_kinds(leg, kinds) for leg in route.legs]), choices=choices)
 
 
 def _on_kinds(leg: Leg, kinds: Mapping[int, int]) -> Leg:

@@ -37,19 +37,9 @@ TopologyName = Literal[
     "single-switch", "leaf-spine", "three-tier", "fat-tree", "rails", "torus", "dragonfly", "cassini", "links", "file"
 ]
 CollectiveName = Literal[
-    "ring",
-    "halving-doubling",
-    "recursive-doubling",
-    "tree",
-    "parameter-server",
-    "all-to-all",
-    "point-to-point",
-    "double-tree",
-    "hierarchical",
-    "nvls",
-    "sharp",
-    "nccl",
-]
+    "ring", "halving-doubling", "recursive-doubling", "tree", "parameter-server", "all-to-all", "point-to-point",
+    "double-tree", "hierarchical", "nvls", "sharp", "nccl",
+]  # fmt: skip
 
 
 class Section(BaseModel):
