@@ -74,7 +74,7 @@ def check_totals(case: Case, outcome: Outcome, slack: float = REL) -> None:
     assert np.all(carried <= most * (1 + REL)), (carried, most)
     for k, carries in enumerate(outcome.bytes):
         assert carries <= link_limit(case, k) * outcome.now * (1 + slack)
-    steady = case.spec.jitter == 0.0 and case.spec.straggle_p == 0.0
+    steady = case.spec.jitter == case.spec.straggle_p == case.spec.task_jitter == 0.0
     for (i, s), usage in outcome.usage.items():
         stayed = outcome.ended_s[i, s] - case.jobs[i].stays[s].start_s
         assert 0 <= usage.comm_s + usage.gate_s <= stayed * (1 + REL) + REL

@@ -39,7 +39,7 @@ def test_tasks_that_do_the_same_for_longer_do_not_repeat(seed: int, graph: str, 
     transfer has more left to send; whoever compares no further takes this for a repetition."""
     rng = random.Random(seed)
     always = {"skip": "exact", "stops": "none", "gate": "none", "latency": "none", "chance": "none", "demand": "none"}
-    always["rule"] = "none"
+    always["rule"] = always["weights"] = "none"
     chosen = {**always, "graph": graph, "sharing": "max-min", "admission": "at-most", "gpus": gpus}
     case = draw_case(rng, {name: chosen[name] for name in FEATURES}, iterations=40)
     whole = run_case(plain(case))
