@@ -1,7 +1,9 @@
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from weft.core import blame
@@ -85,6 +87,18 @@ def test_an_error_in_a_policys_own_code_names_it_with_file_and_line() -> None:
 def test_what_a_policy_must_not_return_is_refused_by_its_name(order: Order, place: Place, named: str) -> None:
     with pytest.raises(DecisionError, match=f"^{named}"):
         step(order, place)
+
+
+@pytest.mark.parametrize("gpus", [np.int64(1), ("a", "b"), (-1, 0), (None, None)])
+def test_gpus_that_are_no_ids_are_refused_with_the_contract_and_the_file(gpus: Any) -> None:
+    class Odd(Place):
+        name = "odd"
+
+        def place(self, view: ClusterView, job: JobView, gpus_: int, offer: Offer, state: State) -> Answer:
+            return Answer(gpus, "", state)
+
+    with pytest.raises(DecisionError, match=r"^place odd, .*test_blame\.py:\d+: answered with gpus = .*give a tuple"):
+        step(Fifo(), Odd())
 
 
 def test_an_error_in_wefts_own_code_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
