@@ -12,8 +12,8 @@ from weft.core.layered.alternatives import alternatives
 from weft.core.layered.even import Shaped
 from weft.core.layered.pool import Outcome
 from weft.core.layered.reclaim import owners_first, take_back
-from weft.core.layered.returned import expect
 from weft.core.layered.serve import serve
+from weft.core.returned import expect
 from weft.model.plan import Candidate, Plan, State
 from weft.model.view import ClusterView, JobView
 from weft.policies.order.base import STOP_S, Cap, Claim, Order, Ranking

@@ -16,7 +16,7 @@ def expect(policy: Any, layer: str, method: str, answer: object, of: type, words
 def expect_gpus(policy: Any, gpus: object) -> None:
     """Refuse GPUs that are no sequence of ids."""
     try:
-        if gpus is None or all(gpu >= 0 for gpu in gpus):  # type: ignore[attr-defined]
+        if gpus is None or (isinstance(gpus, tuple | list) and all(gpu >= 0 for gpu in gpus)):
             return
     except TypeError:
         pass
