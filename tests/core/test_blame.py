@@ -1,7 +1,10 @@
 import logging
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from weft.core import blame
@@ -10,8 +13,9 @@ from weft.core.layered import Layered
 from weft.core.stack import Stack
 from weft.errors import DecisionError, PolicyError
 from weft.model.events import Submitted
-from weft.model.plan import State
+from weft.model.plan import Candidate, State
 from weft.model.view import ClusterView, JobView, Offer
+from weft.policies.interleave.base import NoInterleave, Pick
 from weft.policies.order.base import Order, Ranking
 from weft.policies.order.fifo import Fifo
 from weft.policies.place.base import Answer, Place
@@ -85,6 +89,31 @@ def test_an_error_in_a_policys_own_code_names_it_with_file_and_line() -> None:
 def test_what_a_policy_must_not_return_is_refused_by_its_name(order: Order, place: Place, named: str) -> None:
     with pytest.raises(DecisionError, match=f"^{named}"):
         step(order, place)
+
+
+@pytest.mark.parametrize("gpus", [np.int64(1), np.array([0, 1]), ("a", "b"), (-1, 0), (None, None)])
+def test_gpus_that_are_no_ids_are_refused_with_the_contract_and_the_file(gpus: Any) -> None:
+    class Odd(Place):
+        name = "odd"
+
+        def place(self, view: ClusterView, job: JobView, gpus_: int, offer: Offer, state: State) -> Answer:
+            return Answer(gpus, "", state)
+
+    with pytest.raises(DecisionError, match=r"^place odd, .*test_blame\.py:\d+: answered with gpus = .*give a tuple"):
+        step(Fifo(), Odd())
+
+
+def test_an_interleaver_that_picks_nothing_is_refused_by_its_name() -> None:
+    class Mute(NoInterleave):
+        name = "mute"
+        idle_without_gates = False
+
+        def pick(self, view: ClusterView, candidates: Sequence[Candidate], state: State) -> Pick:
+            return None  # type: ignore[return-value]
+
+    stack = Stack("mine", Layered(Fifo(), BestFit()), Mute())
+    with pytest.raises(DecisionError, match=r"^interleave mute, .*test_blame\.py:\d+: returned None; .* a Pick"):
+        Core(stack, ToyWorld(toy_cluster(), [toy_job("a", 2)])).step(0.0, [Submitted(0.0, toy_job("a", 2))])
 
 
 def test_an_error_in_wefts_own_code_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

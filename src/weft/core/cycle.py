@@ -10,6 +10,7 @@ from weft.core.checker import check
 from weft.core.decide import decide, wake_time
 from weft.core.journal import Journal, MemoryJournal
 from weft.core.refusal import refuse
+from weft.core.returned import expect
 from weft.core.stack import Stack
 from weft.core.table import Table
 from weft.core.view import View
@@ -102,7 +103,9 @@ class Core:
         candidates = planner.propose(view, self.planner_state, interleave.candidates)
         if not candidates:
             raise DecisionError(f"{planner.name} proposed nothing; a planner proposes at least the plan as it is")
-        return interleave.pick(view, candidates, self.interleave_state)
+        pick = interleave.pick(view, candidates, self.interleave_state)
+        expect(interleave, "interleave", "pick", pick, Pick, "a Pick")
+        return pick
 
     def confirm(self, events: Iterable[Event]) -> None:
         """Take events without planning: confirmations that free nothing."""

@@ -13,7 +13,7 @@ from weft.core.layered.even import Shaped
 from weft.core.layered.pool import Outcome
 from weft.core.layered.reclaim import owners_first, take_back
 from weft.core.layered.serve import serve
-from weft.errors import DecisionError
+from weft.core.returned import expect
 from weft.model.plan import Candidate, Plan, State
 from weft.model.view import ClusterView, JobView
 from weft.policies.order.base import STOP_S, Cap, Claim, Order, Ranking
@@ -54,8 +54,7 @@ class Layered(Planner):
     def propose(self, view: ClusterView, state: State, n: int) -> list[Candidate]:
         """The plan that serves the order's claims best first, and up to n - 1 alternatives."""
         ranking = self.order.rank(view, state["order"])
-        if not isinstance(ranking, Ranking):
-            raise DecisionError(f"order {self.order.name} returned {ranking!r:.60}; rank() returns a Ranking")
+        expect(self.order, "order", "rank", ranking, Ranking, "a Ranking")
         taken = self._taken(view, state)
         if self._cap is not None and ranking.preemptive:
             ranking = replace(ranking, cap=Cap(self._cap[0], taken["by"]))

@@ -14,7 +14,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import DecisionError, StackError
+from weft.core.returned import expect, expect_gpus
+from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, Fact, JobView, Offer
@@ -109,10 +110,7 @@ class Shaped(_Around):
             offer, view = self._on_one_type(view, job, gpus, offer)
         each = job.job.per_server
         if not each:
-            answer = self.inner.place(view, job, gpus, offer, state)
-            if not isinstance(answer, Answer):
-                raise DecisionError(f"place {self.inner.name} returned {answer!r:.60}; place() returns an Answer")
-            return answer
+            return self._asked(view, job, gpus, offer, state)
         servers, rest = divmod(gpus, each)
         offer = self.inner.withheld(view, job, offer, state)
         fits = offer.free
@@ -123,12 +121,12 @@ class Shaped(_Around):
             return Answer(None, f"wants {servers} servers with {each} GPUs each; fewer have them free", state)
         seen = view if servers == 1 else cast(ClusterView, _Seen(view, view.cluster.shaped(each)))
         most = view.cluster.largest_server if servers == 1 else each
-        answer = self.inner.place(seen, job, gpus, self._shown(view, job, offer, fits, roomy, most), state)
+        answer = self._asked(seen, job, gpus, self._shown(view, job, offer, fits, roomy, most), state)
         if answer.gpus is None or _has_shape(view, answer.gpus, each):
             return answer
         taken = [server for server, _ in view.cluster.counts(answer.gpus).most_common(servers)]
         chosen = np.isin(np.arange(len(roomy)), taken) & roomy
-        answer = self.inner.place(seen, job, gpus, self._shown(view, job, offer, fits, chosen, each), state)
+        answer = self._asked(seen, job, gpus, self._shown(view, job, offer, fits, chosen, each), state)
         if answer.gpus is None or _has_shape(view, answer.gpus, each):
             return answer
         return Answer(None, f"wants {each} GPUs on each server; {self.inner.name} found others", state)
@@ -149,6 +147,13 @@ class Shaped(_Around):
         per_server = np.bincount(free, minlength=len(cluster.servers))
         shown = Offer(offer.residents, offer.memory, usable, per_server, len(free))
         return shown, cast(ClusterView, _Seen(view, cluster.of_type(name)))
+
+    def _asked(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
+        """What the place inside answers, if it is an answer."""
+        answer = self.inner.place(view, job, gpus, offer, state)
+        expect(self.inner, "place", "place", answer, Answer, "an Answer")
+        expect_gpus(self.inner, answer.gpus)
+        return answer
 
     def alike(self, job: JobView) -> str | None:
         """The kind that the place inside names, unless the job has a shape. Jobs that can run on other GPUs are of
