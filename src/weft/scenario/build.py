@@ -24,8 +24,9 @@ from weft.network.topologies.files import read_topology
 from weft.policies.order.limited import Limits
 from weft.scenario.costs import build_cost
 from weft.scenario.problems import near, quoted
+from weft.scenario.run_section import OutageRow
 from weft.scenario.scenario import Scenario
-from weft.scenario.sections import NetworkSection, OutageRow
+from weft.scenario.sections import NetworkSection
 from weft.sim.failures import FAILURES, FailureSpec
 from weft.sim.spec import CrossTraffic, Foreign, NetworkSpec, RunSpec, estimates
 from weft.stacks import Stack, default_stack, resolve

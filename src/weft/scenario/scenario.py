@@ -12,12 +12,12 @@ from pydantic import Field, PrivateAttr
 
 from weft.errors import ScenarioError, quoted
 from weft.scenario.problems import checked, read_toml
+from weft.scenario.run_section import RunSection
 from weft.scenario.sections import (
     ClusterSection,
     Count,
     LimitsSection,
     NetworkSection,
-    RunSection,
     Section,
     StackSection,
 )

@@ -20,21 +20,10 @@ from weft_live.clock import Clock
 from weft_live.description import Description
 from weft_live.ending import Faults, pausing
 from weft_live.measured import SLACK_S, Doubts
+from weft_live.slurm import observations
 from weft_live.slurm.client import Client, Command, Snapshot, commands
 from weft_live.slurm.commands import Slurm
 from weft_live.slurm.notes import Aside, Shift, Telling, make_folder, note, uid_of, write_gate
-from weft_live.slurm.observations import (
-    Taker,
-    cleared,
-    lost_nodes,
-    prioritised,
-    recalled,
-    to_look_at,
-    to_recall,
-    to_requeue,
-    to_resume,
-    user_holds,
-)  # fmt: skip
 from weft_live.slurm.priority import Standing
 from weft_live.slurm.reconcile import AGAIN_S, TRY_S, look, pauses, stop
 from weft_live.slurm.records import Record
@@ -79,7 +68,7 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         priority: str = "off", requeue: bool = False, resume: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(cluster, folder, clock or Clock.begin(), open=open)
-        self.taker: Taker | None = None
+        self.taker: observations.Taker | None = None
         self.why: Callable[[str], str] | None = None  # why a job waits: its user is told
         self.say = say
         self.looks = 0  # snapshots seen
@@ -227,19 +216,19 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         self._ahead_s, self._records = snapshot.ahead_s, snapshot.jobs
         if self.taker is not None and not self._take:
             self.taker.refuse_another(snapshot)
-        due = to_look_at(self.tasks, snapshot.changed | self._again)
+        due = observations.to_look_at(self.tasks, snapshot.changed | self._again)
         self._again = set()
         something_ended, self._running = bool(self._running - snapshot.on_nodes), snapshot.on_nodes
-        events += [*self._nodes(due, snapshot, now), *cleared(due, something_ended, now)]
+        events += [*self._nodes(due, snapshot, now), *observations.cleared(due, something_ended, now)]
         events += self._looked_at(due, snapshot, now)
         due = {job_id: task for job_id, task in due.items() if job_id in self.tasks}
-        held, marks = user_holds(due, snapshot, now)
+        held, marks = observations.user_holds(due, snapshot, now)
         self._client.tell(marks)
         events += held
         new = self._new(snapshot, now)
         due |= {event.job.id: self.tasks[event.job.id] for event in (*events, *new) if isinstance(event, Submitted)}
         events += new
-        events += prioritised(self.tasks, due, snapshot, self._standing, now)
+        events += observations.prioritised(self.tasks, due, snapshot, self._standing, now)
         self._standing = snapshot.standing
         if now >= self._doubt_s:
             self._doubt_s = now + 1.0
@@ -275,15 +264,15 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         events: list[Event] = []
         changed = []
         self._active = [task for task in due.values() if not task.waits]
-        self._client.recall(task.key for task in self._active if to_recall(task))
+        self._client.recall(task.key for task in self._active if observations.to_recall(task))
         lost = {self.cluster.servers[server].name: how for server, how in self.down.items()}
         for job_id, task in due.items():
             if self._commanded.get(job_id, 0) > snapshot.after:
                 self._again.add(task.key)  # taken before the last command about it
                 continue
             task.told = snapshot.complaints.get(task.key, task.told)
-            lost_nodes(task, lost)
-            record = snapshot.jobs.get(task.key) or recalled(task, snapshot)
+            observations.lost_nodes(task, lost)
+            record = snapshot.jobs.get(task.key) or observations.recalled(task, snapshot)
             if not task.waits and (record is None or isinstance(task.state, Warned)):
                 progress = self.attempt(job_id, task.starts).progress()
                 task.reported = progress.step if progress.reports else -1
@@ -378,13 +367,13 @@ class SlurmWorld(LiveWorld[SlurmTask]):
         events += [NodeDown(now, server, why) for server, why in bad.items() if server not in self.down]
         self.down = bad
         if self._resume:
-            again = to_resume(snapshot.nodes, {server.name for server in self.cluster.servers})
+            again = observations.to_resume(snapshot.nodes, {server.name for server in self.cluster.servers})
             for one in again:
                 if one not in self._resumed:
                     self.say(f"{one.key}: Slurm drained it because it had a job already, which it has ended; resumed")
             self._client.tell(again)
             self._resumed = again
-        if self._requeue and self.taker is not None and (keys := to_requeue(bad, snapshot, self.taker)):
+        if self._requeue and self.taker is not None and (keys := observations.to_requeue(bad, snapshot, self.taker)):
             self._client.give([Command(Do.REQUEUE, key) for key in keys], [], busy=True)
         return events
 
