@@ -134,3 +134,13 @@ def test_the_picture_of_the_race_shows_small_ratios_beside_large_ones() -> None:
     axes = race_plot({"race": {"reference": "fifo", "stacks": entries}}).axes[0]
     assert axes.get_xscale() == "log"
     assert axes.get_xlim() == pytest.approx((0.5 / 1.1, 44.0))
+
+
+def test_the_log_is_sorted_once_for_all_windows(tmp_path: Path) -> None:
+    """And once more where the replay's waits are known, which change what waits at a window's start."""
+    log = small(tmp_path, n=40)
+    assert log.frame is log.frame
+    assert log.frame["submit_s"].is_sorted()
+    log.window(0.0, 600.0)
+    waits = dict.fromkeys(log.frame["job_id"], 1e6)
+    assert log.window(3000.0, 3600.0).height < replace(log, replayed_s=waits).window(3000.0, 3600.0).height
