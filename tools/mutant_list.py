@@ -83,7 +83,7 @@ MUTANTS: list[Mutant] = [
     *_of(
         "sim/compiled/tasks_kernel.py",
         ("waiting for the network is booked backwards", "job.comm_s += now - job.mark", "job.comm_s -= now - job.mark"),
-        ("the fastest worker sets the pace", "factor = max(\n", "factor = min(\n"),
+        ("the fastest worker sets the pace", "factor = max(factor, mine)", "factor = min(factor, mine)"),
         ("a new transfer has no weight", "link.weight += flow.n", "link.weight += 0"),
         ("a gone transfer still uses its rate", "link.used -= node.units * flow.n", "link.used -= 0"),
         ("bytes are booked once for all flows", "link.bytes += sent * flow.n", "link.bytes += sent"),
@@ -176,9 +176,13 @@ MUTANTS: list[Mutant] = [
     *_of(
         "sim/compiled/random_kernel.py",
         ("another hash", "np.uint64(30)", "np.uint64(31)"),
-        ("half the spread", "1.7320508075688772", "0.8660254037844386"),
+        (
+            "half the spread",
+            "z = (total / 65536.0 - 2.0) * 1.7320508075688772",
+            "z = (total / 65536.0 - 2.0) * 0.8660254",
+        ),
         ("everybody else straggles", "< straggle_p:", "> straggle_p:"),
-        ("all workers are alike", "np.uint64(worker) * _A", "np.uint64(0) * _A"),
+        ("all workers are alike", "np.uint64(worker) * _A + np.uint64(2)", "np.uint64(2)"),
     ),
     *_of(
         "sim/compiled/components_kernel.py",

@@ -151,7 +151,7 @@ def test_a_table_of_jobs_is_read_as_advise_reads_it(tmp_path: Path, capsys: pyte
     assert run("convert", str(odd), str(out), "--map", said) == 0
     capsys.readouterr()
     assert out.read_text().splitlines()[1:] == [
-        'a,0.0,2,1800.0,,,"","","",,', 'b,3600.0,4,7200.0,,,"","","",,',
+        'a,0.0,2,1800.0,,,"","","",,,', 'b,3600.0,4,7200.0,,,"","","",,,',
     ]  # fmt: skip
     assert run("inspect", str(odd)) == 2
     err = capsys.readouterr().err

@@ -25,6 +25,9 @@ LIBRARIES = ("auto", "torchvision", "transformers", "weft")
 
 _SAME = ("vgg11", "vgg16", "vgg19", "resnet18", "resnet50", "alexnet", "mobilenet-v3-small", "mobilenet-v3-large",
          "inception-v3")  # fmt: skip
+NOT_BUILT = frozenset((
+    "flux-1", "flux-1-schnell", "vit-b-16", "vit-l-16", "vit-h-14", "transformer-xl", "transformer-xl-36", "graphsage",
+))  # fmt: skip
 _TORCHVISION = {"wide-resnet101": "wide_resnet101_2", **{name: name.replace("-", "_") for name in _SAME}}
 
 
@@ -105,10 +108,9 @@ def _side(name: str) -> int:
 
 
 def _module(torch: Any, name: str, library: str) -> tuple[Any, str]:
-    if name in shapes() and not shapes()[name].classic:
-        raise InputError(
-            f"model {name}: weft profile does not build grouped queries or experts; measure a script of yours"
-        )
+    if (name in shapes() and not shapes()[name].classic) or name in NOT_BUILT:
+        what = "this architecture" if name in NOT_BUILT else "grouped queries or experts"
+        raise InputError(f"model {name}: weft profile does not build {what}; measure a script of yours")
     if name in _TORCHVISION and library in ("auto", "torchvision"):
         torchvision = optional("torchvision.models")
         if torchvision is not None:
