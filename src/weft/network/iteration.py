@@ -19,7 +19,8 @@ from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
 from weft.model.units import rate_unit
 from weft.network.collectives import route_collective
-from weft.network.collectives.lowering import Leg, RoutedCollective
+from weft.network.collectives.kinds import alike
+from weft.network.collectives.lowering import RoutedCollective
 
 _INF = math.inf
 _Open = Mapping[int, FlowGroup]
@@ -93,9 +94,9 @@ def play_on(
         chains = _on_ports(profile, _chains(profile, collective, routes), sharing)
         played = _kept(profile, chains, sharing, compute_factor)
         return replace(played, links={})  # k-way sharing counts transfers on servers and knows no links
-    kinds, alike, capacity = _alike(routes, cluster)
+    kinds, on_kinds, capacity = alike(routes, cluster)
     rooms = (*capacity, cluster.topology.fastest)
-    played = _kept_on_kinds(profile, collective, alike, rooms, sharing, compute_factor)
+    played = _kept_on_kinds(profile, collective, on_kinds, rooms, sharing, compute_factor)
     links = {k: played.links[kind] for k, kind in kinds.items() if kind in played.links}
     return Iteration(played.start_s, played.end_s, links, played.first)
 
@@ -133,37 +134,6 @@ def _chains(profile: Profile, collective: str, routes: Sequence[RoutedCollective
     """The flow groups of each transfer on its routes."""
     ways, sent = _Ways(collective), [(i, task) for i, task in enumerate(profile.tasks) if isinstance(task, Transfer)]
     return tuple([(i, routes[ways.of(task)].groups(task.bytes, task.demand_bytes_per_s)) for i, task in sent])
-
-
-def _alike(
-    routes: Sequence[RoutedCollective], cluster: Cluster
-) -> tuple[dict[int, int], tuple[RoutedCollective, ...], tuple[float, ...]]:
-    """Links of one capacity that carry the same flows are one kind: (kind of each link, routes on kinds, capacities).
-
-    What an iteration looks like depends on the kinds alone, and most placements have the same few.
-    """
-    uses: dict[int, list[tuple[int, int, int]]] = {}
-    for i, route in enumerate(routes):
-        for k, leg in enumerate([leg for one in (route, *route.choices) for leg in one.legs]):
-            for link, n in leg.links:
-                uses.setdefault(link, []).append((i, k, n))
-    links = cluster.topology.links
-    number: dict[tuple[float, tuple[tuple[int, int, int], ...]], int] = {}
-    kinds = {}
-    for link in sorted(uses):  # bottlenecks are taken in the order of link ids, here as in the engine
-        kinds[link] = number.setdefault((links[link].bytes_per_s, tuple(uses[link])), len(number))
-    alike = tuple([_route_on_kinds(route, kinds) for route in routes])
-    return kinds, alike, tuple(room for room, _ in number)
-
-
-def _route_on_kinds(route: RoutedCollective, kinds: Mapping[int, int]) -> RoutedCollective:
-    choices = tuple([_route_on_kinds(one, kinds) for one in route.choices])
-    return replace(route, legs=tuple([_on_kinds(leg, kinds) for leg in route.legs]), choices=choices)
-
-
-def _on_kinds(leg: Leg, kinds: Mapping[int, int]) -> Leg:
-    links = tuple({kinds[link]: n for link, n in leg.links}.items())
-    return Leg(leg.share, links, (), leg.demand_bytes_per_s, leg.latency_s, leg.stripes)
 
 
 def _on_ports(profile: Profile, chains: Chains, sharing: Sharing) -> Chains:
