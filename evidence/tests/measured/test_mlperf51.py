@@ -115,7 +115,8 @@ def test_constants_are_those_of_the_core_and_in_their_ranges() -> None:
         assert row["ours"] == getattr(reached(), row["name"])
         assert row["source"]
     keys = {(row["gpu"], row["precision"]) for row in told["efficiency"]}
-    assert keys == set(reached().efficiency)
+    measured = {("H200", precision) for precision in ("bf16", "tf32", "fp32")}  # by weft_live.profiling.matrices
+    assert keys | measured == set(reached().efficiency)
     assert len(keys) == len(told["efficiency"])  # one row for each
     assert all(RULES["low"] <= value <= RULES["high"] for value in reached().efficiency.values())
 

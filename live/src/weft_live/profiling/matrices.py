@@ -28,6 +28,7 @@ SHAPES = (
     (6656, 16384), (7168, 4096), (2048, 7168), (2880, 5760), (1024, 1024), (2048, 2048),
 )  # fmt: skip
 ATTENTION = tuple((heads, length) for heads in (8, 32) for length in (1024, 2048, 4096, 8192, 16384))
+COPIES = (2**24, 2**28, 2**32)
 PRECISIONS = ("bf16", "fp8", "tf32", "fp32")
 
 
@@ -92,7 +93,7 @@ def _others(torch: Any, device: str, until: float) -> Iterator[dict[str, Any]]:
                 "kind": name, "precision": "bf16", "heads": heads, "tokens": length, "seconds": took_s,
                 "tflops": 1e-12 * times * flops / took_s,
             }  # fmt: skip
-    for size in (2**24, 2**28, 2**32):
+    for size in COPIES if time.perf_counter() < until else ():
         source = torch.empty(size, device=device, dtype=torch.uint8)
         target = torch.empty_like(source)
 
