@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from weft.errors import InputError
 from weft.model.profile import Compute, Profile, Transfer
-from weft.network.analytical import iteration_s
+from weft.network.analytical import ends_s, iteration_s
 from weft.network.cost import Shape, units
 from weft.network.hierarchy import Hierarchy
 
@@ -26,16 +27,24 @@ def slowed(profile: Profile, factor: float) -> Profile:
     return replace(profile, tasks=tasks)
 
 
-def compute_factor(profile: Profile, hierarchy: Hierarchy, shape: Shape, share: float) -> float:
+def waited_s(profile: Profile, hierarchy: Hierarchy, shape: Shape, delays: Mapping[str, float]) -> float:
+    """Exposed communication, and what is waited after it: so many seconds after the end of the tasks of these names."""
+    found = zip(profile.tasks, ends_s(profile, hierarchy, units(shape)), strict=True)
+    return max(end + delays.get(task.name, 0.0) for task, end in found) - profile.compute_s
+
+
+def compute_factor(
+    profile: Profile, hierarchy: Hierarchy, shape: Shape, share: float, delays: Mapping[str, float] | None = None
+) -> float:
     """The factor on a profile's compute time at which exposed communication over `shape` is that share of it.
 
     The Dally authors calibrate in this way: bytes stay as they are, and the GPU is made faster. The share falls as the
-    factor grows, so the factor is found by halving.
+    factor grows, so the factor is found by halving. `delays` as for `waited_s`: they are no computing, and stay.
     """
 
     def found(factor: float) -> float:
         faster = slowed(profile, factor)
-        return iteration_s(faster, hierarchy, units(shape)) / faster.compute_s - 1.0
+        return waited_s(faster, hierarchy, shape, delays or {}) / faster.compute_s
 
     low, high = 1e-9, 1e9  # halved on a logarithmic scale: factors of a ten thousandth are usual
     if not found(high) <= share <= found(low):

@@ -15,7 +15,7 @@ FURTHER: tuple[Shape, ...] = (((8,),), ((4, 4),), ((2,) * 4,), ((1,) * 8,), ((4,
 def test_further_apart_is_dearer_and_one_machine_is_the_table(model: str) -> None:
     shares = [share_of(model, shape) for shape in FURTHER]
     assert shares[0] == DALLY_TABLE_I[model].machine
-    assert shares[:4] == sorted(shares[:4])
+    assert shares[0] == min(shares)  # one GPU on each machine may be cheaper than four: one tier, not two
     assert shares[1] < shares[4] < shares[5]
 
 
@@ -39,12 +39,12 @@ def test_a_scenario_takes_costs_by_shape() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_what_astra_sim_gives_is_table_i_but_for_vgg11(model: str) -> None:
-    """4 + 4 GPUs in a rack and over two racks: within 40 % of Table I, except VGG11 between racks (four times it)."""
+def test_what_astra_sim_gives_is_table_i(model: str) -> None:
+    """4 + 4 GPUs on a machine, in a rack and over two racks: within 40 % of Table I."""
     row, published = ASTRA_SIM[model], DALLY_TABLE_I[model]
-    assert row.share(1, 1) == pytest.approx(published.machine, abs=0.07)
+    assert row.share(1, 1) == pytest.approx(published.machine, rel=0.4)
     assert row.share(2, 1) == pytest.approx(published.rack, rel=0.4)
-    assert row.share(1, 2) == pytest.approx(published.network, rel=4 if model == "vgg11" else 0.4)
+    assert row.share(1, 2) == pytest.approx(published.network, rel=0.4)
 
 
 def test_irregular_shapes_cost_more_in_what_astra_sim_gives() -> None:
@@ -54,7 +54,7 @@ def test_irregular_shapes_cost_more_in_what_astra_sim_gives() -> None:
         AstraTable().exposed_s(profile, "mobilenet-v3", shape) / profile.compute_s
         for shape in (((8, 8),), ((1, 1),) * 8, ((2, 1), (1, 1, 1), *((1, 1),) * 5))
     ]
-    assert costs == pytest.approx([9.351, 1376.0, 2949.1], rel=1e-3)
+    assert costs == pytest.approx([9.35107, 1376.59, 2951.24], rel=1e-3)
     assert AstraTable().exposed_s(calibrated_profile("mobilenet-v3", 1), "mobilenet-v3", ((1,),)) == 0.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,21 +37,32 @@ def compat(
 
     Score 1: with these shifts demand never exceeds capacity. docs/papers/cassini.md describes the file.
 
+    A job may have counters of its link instead of iteration_s and arcs: {"id": "a", "counters": "a.csv"}. Rows of the
+    file are time in seconds and bytes so far, while it was alone. Their period is said; a series without is refused.
+
     Example: weft compat examples/compat.json --plot circles.svg
     """
     from weft.policies.interleave.cassini.circle import Circle
     from weft.policies.interleave.cassini.compat import compat as solve
     from weft.results.files import refuse_unwritable
     from weft.scenario.jobfile import load_compat_file
+    from weft.workload.profiles.counters import read_counters
 
     refuse_unwritable(plot, "picture")
     given = load_compat_file(jobs)
     circles = {
-        job.id: Circle(job.iteration_s, tuple((a.start_s, a.length_s, a.gbps) for a in job.arcs)) for job in given.jobs
+        job.id: Circle(job.iteration_s, tuple((a.start_s, a.length_s, a.gbps) for a in job.arcs))
+        for job in given.jobs
+        if job.counters is None
     }
+    counted = {job.id: read_counters(jobs.parent / job.counters) for job in given.jobs if job.counters is not None}
+    circles |= {name: Circle(each.period_s, each.arcs) for name, each in counted.items()}
+    circles = {job.id: circles[job.id] for job in given.jobs}
     solve(circles, given.capacity_gbps)  # so that wall_s is without compilation
     found = solve(circles, given.capacity_gbps, quantum_ms / 1e3, padding, grid)
     answer = found.to_dict()
+    if counted:
+        answer["counters"] = {name: asdict(each) for name, each in counted.items()}
     if json:
         print_json(answer)
     else:
@@ -72,6 +84,9 @@ def _draw(found: Compat, capacity_gbps: float, plot: Path) -> None:
 
 def _print(answer: dict[str, object]) -> None:
     console = stdout()
+    for name, each in answer.get("counters", {}).items():  # type: ignore[attr-defined]
+        seen = f"{each['periods']:.1f} periods were counted, autocorrelation {each['autocorrelation']:.2f}"
+        console.print(f"{name}: a period of {each['period_s']:.6g} s ({seen})")
     how = "exact" if answer["exact"] else f"at most {answer['bound']:.6f}"
     console.print(f"score {answer['score']:.6f} ({how}), {answer['score_unshifted']:.6f} on average without shifts")
     if not answer["fits"]:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from weft.model.flows import FlowGroup
-from weft.model.profile import Compute, Profile, Transfer
+from weft.model.profile import Compute, Profile, Task, Transfer
 from weft.network.astra_files import hierarchy_of
 from weft.network.cost import CostModel, Shape, units
 from weft.network.hierarchy import Hierarchy
 from weft.network.iteration import play
+from weft.network.overlap import Passage, ends, passage
 
 
 class Analytical(CostModel):
@@ -43,13 +44,32 @@ class Analytical(CostModel):
 
 def iteration_s(profile: Profile, hierarchy: Hierarchy, shape: tuple[int, int, int], scale: float = 1.0) -> float:
     """Seconds of one iteration: computing as the graph orders it, transfers one at a time as they are ready."""
+    return max(ends_s(profile, hierarchy, shape, scale))
+
+
+def ends_s(
+    profile: Profile, hierarchy: Hierarchy, shape: tuple[int, int, int], scale: float = 1.0
+) -> tuple[float, ...]:
+    """When each task ends; on tiers that overlap transfers are one at a time on each tier (overlap.py)."""
+    if hierarchy.overlapping:
+        return tuple(ends(profile, [_passage(profile, task, hierarchy, shape, scale) for task in profile.tasks]))
     chains = []
     for i in _by_readiness(profile):
         task = profile.tasks[i]
         if isinstance(task, Transfer):
             delay_s = _transfer_s(profile, task, hierarchy, shape, scale)
             chains.append((i, (FlowGroup(0.0, (), latency_s=delay_s),)))
-    return play(profile, tuple(chains), in_turn=[i for i, _ in chains]).seconds
+    return play(profile, tuple(chains), in_turn=[i for i, _ in chains]).end_s
+
+
+def _passage(profile: Profile, task: Task, hierarchy: Hierarchy, shape: tuple[int, int, int], scale: float) -> Passage:
+    """The tiers that a transfer of all workers takes in turn; any other one has the outermost tier to itself."""
+    if isinstance(task, Compute):
+        return ()
+    if task.collective not in ("all-to-all", "point-to-point") and profile.n_workers(task) == profile.workers:
+        return passage(hierarchy, task.bytes * scale, shape)
+    outermost = max((k for k, n in enumerate(shape) if n > 1), default=0)
+    return ((outermost, _transfer_s(profile, task, hierarchy, shape, scale)),)
 
 
 def _by_readiness(profile: Profile) -> list[int]:

@@ -11,6 +11,7 @@ import csv
 import math
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,7 @@ from typing import Any, Self
 from weft.errors import InputError
 from weft.model.profile import Profile
 from weft.network.analytical import Analytical
-from weft.network.astra_files import hierarchy_of, layer_text, network_text, system_text
+from weft.network.astra_files import by_ring, hierarchy_of, layer_text, network_text, system_text
 from weft.network.cost import CostModel, Shape, units
 from weft.network.hierarchy import Hierarchy
 
@@ -27,7 +28,10 @@ _COMPUTE, _EXPOSED = ("total comp", 12), ("total exposed comm", 13)  # column of
 
 
 class AstraSim(CostModel):
-    """Runs the program once for each profile and shape and takes the exposed communication from its EndToEnd.csv."""
+    """Runs the program once for each profile and shape and takes the exposed communication from its EndToEnd.csv.
+
+    Where it cannot halve and double (3, 5, 6, 12 units) it runs a ring, and a warning says so.
+    """
 
     name = "astra-sim"
     reads = Analytical.reads | {"program"}
@@ -53,13 +57,15 @@ class AstraSim(CostModel):
             return 0.0
         with tempfile.TemporaryDirectory(prefix="weft-astra-") as folder:
             command = self.write(Path(folder), profile, model, shape)
-            self._run(command)
-            compute_s, exposed_s = _read(Path(folder) / "EndToEnd.csv")
+            compute_s, exposed_s = self.answer(command, Path(folder))
         return exposed_s * (profile.compute_s / compute_s if compute_s > 0 else 1.0)
 
     def write(self, folder: Path, profile: Profile, model: str, shape: Shape) -> list[str]:
         """Write workload, system and network files; returns the command that runs them."""
         over = units(shape)
+        for dimension, n in zip(self.hierarchy.dimensions, over, strict=True):
+            if by_ring(dimension, n):
+                warnings.warn(f"ASTRA-sim cannot halve and double over {n} units: a ring does it", stacklevel=2)
         files = {
             "network.json": network_text(self.hierarchy, over),
             "system.txt": system_text(self.hierarchy, over),
@@ -72,6 +78,11 @@ class AstraSim(CostModel):
             f"--system-configuration={folder}/system.txt", f"--workload-configuration={folder}/workload.txt",
             f"--path={folder}/", "--run-name=weft", "--num-passes=1", "--total-stat-rows=1", "--stat-row=0",
         ]  # fmt: skip
+
+    def answer(self, command: list[str], folder: Path) -> tuple[float, float]:
+        """Run a command of `write`: seconds of computing and of exposed communication."""
+        self._run(command)
+        return _read(folder / "EndToEnd.csv")
 
     def _run(self, command: list[str]) -> None:
         try:

@@ -1,7 +1,9 @@
 """Files of ASTRA-sim 1.0: networks and systems that are read as a hierarchy, and what the program is given to read.
 
-Bandwidths in them are GB of 2^30 bytes per second, latencies are nanoseconds. Layer files are read in
-workload/profiles/layers.py."""
+Bandwidths in them are GB of 2^30 bytes per second, latencies are nanoseconds. The files count by link, hop and card, a
+Dimension by message: the program multiplies a ring's and a switch's bandwidth by its number of links (full connection:
+by the links to each other unit), and a message pays two hops through a switch, and a card at both ends. Layer files are
+read in workload/profiles/layers.py."""
 
 from __future__ import annotations
 
@@ -21,8 +23,10 @@ GIB = float(2**30)
 _T = TypeVar("_T")
 _KINDS = {"Ring": "ring", "Switch": "switch", "FullyConnected": "fully-connected"}
 _WORDS = {kind: word for word, kind in _KINDS.items()}
-_ALGORITHM = {"ring": "ring", "switch": "halvingDoubling", "fully-connected": "direct"}
-_KIND_OF = {algorithm: kind for kind, algorithm in _ALGORITHM.items()}
+_ALGORITHM = {"ring": "ring", "halving-doubling": "halvingDoubling", "direct": "direct"}
+_NAMED = {word: algorithm for algorithm, word in _ALGORITHM.items()}
+_HOPS = {"ring": 1, "switch": 2, "fully-connected": 1}  # links of a message between neighbours
+_CARDS = 2  # that a message passes
 _LISTS = ("topologies-per-dim", "units-count", "link-latency", "link-bandwidth")
 
 
@@ -40,6 +44,7 @@ def read_network(path: str | Path) -> Hierarchy:
         if len(values) != n or not n:
             raise InputError(f"{path}: {name} has {len(values)} entries, units-count {n}; give one for each dimension")
     nic = _list(raw, "nic-latency", path) if "nic-latency" in raw else []
+    counts = _list(raw, "links-count", path) if "links-count" in raw else []
     dimensions = []
     for i in range(n):
         kind = str(lists["topologies-per-dim"][i])
@@ -50,7 +55,14 @@ def read_network(path: str | Path) -> Hierarchy:
         card = _number(nic[i] if i < len(nic) else 0, "nic-latency", path)
         if gb <= 0:
             raise InputError(f"{path}: link-bandwidth has {gb:g}; it must be more than 0")
-        dimensions.append(Dimension(_KINDS[kind], gb * GIB, latency * 1e-9, card * 1e-9))
+        units = int(_number(lists["units-count"][i], "units-count", path))
+        links = int(_number(counts[i], "links-count", path)) if i < len(counts) else 1
+        side = _KINDS[kind]
+        dimensions.append(
+            Dimension(
+                side, gb * GIB * _side_by_side(side, links, units), latency * _HOPS[side] * 1e-9, card * _CARDS * 1e-9
+            )
+        )
     least = min(int(_number(u, "units-count", path)) for u in lists["units-count"])
     if least < 1:
         raise InputError(f"{path}: units-count has {least}; a dimension has at least 1 unit")
@@ -58,8 +70,8 @@ def read_network(path: str | Path) -> Hierarchy:
 
 
 def read_system(path: str | Path, hierarchy: Hierarchy) -> Hierarchy:
-    """A hierarchy whose dimensions move data as the algorithms of a system file (`key: value` lines) do: a ring on a
-    switch is a ring. With localBWAware, outer dimensions carry only their part of an all-reduce."""
+    """A hierarchy whose dimensions move data by the algorithms of a system file (`key: value` lines). With
+    localBWAware, outer dimensions carry only their part of an all-reduce."""
     found: dict[str, str] = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
@@ -72,8 +84,10 @@ def read_system(path: str | Path, hierarchy: Hierarchy) -> Hierarchy:
         raise InputError(f"{path}: all-reduce-implementation is missing; give an ASTRA-sim 1.0 system file")
     algorithms = _three(found["all-reduce-implementation"].split("_"))
     dimensions = zip(hierarchy.dimensions, algorithms, strict=True)
-    machine, rack, network = (replace(d, kind=_KIND_OF.get(name, d.kind)) for d, name in dimensions)
-    return Hierarchy(machine, rack, network, found.get("collective-optimization") == "localBWAware")
+    machine, rack, network = (replace(d, algorithm=_NAMED.get(name, d.algorithm)) for d, name in dimensions)
+    return Hierarchy(
+        machine, rack, network, found.get("collective-optimization") == "localBWAware", hierarchy.overlapping
+    )
 
 
 def hierarchy_of(said: Mapping[str, Any], folder: Path) -> Hierarchy:
@@ -87,7 +101,7 @@ def hierarchy_of(said: Mapping[str, Any], folder: Path) -> Hierarchy:
         hierarchy = OLDER if own == "older" else MODERN
     else:
         machine, rack, network = (dimension(**own[tier]) for tier in ("machine", "rack", "network"))
-        hierarchy = Hierarchy(machine, rack, network, own["shrinking"])
+        hierarchy = Hierarchy(machine, rack, network, own["shrinking"], own["overlapping"])
     return hierarchy if said["astra_system"] is None else read_system(folder / said["astra_system"], hierarchy)
 
 
@@ -99,8 +113,9 @@ def _three(items: Sequence[_T]) -> tuple[_T, _T, _T]:
 
 def network_text(hierarchy: Hierarchy, units: Sequence[int]) -> str:
     """A network file for the part of a hierarchy that a placement uses: dimensions of one unit are left out."""
-    used = [(d, n, t) for d, n, t in zip(hierarchy.dimensions, units, ("N", "P", "PP"), strict=True) if n > 1]
+    used = [(d, n, t) for d, n, t in zip(hierarchy.dimensions, units, ("N", "P", "P"), strict=True) if n > 1]
     used = used or [(hierarchy.machine, 1, "N")]
+    links = [_links(d.kind, n) for d, n, _ in used]
     count = len(used)
     content = {
         "topology-name": "Hierarchical",
@@ -108,10 +123,12 @@ def network_text(hierarchy: Hierarchy, units: Sequence[int]) -> str:
         "dimension-type": [t for _, _, t in used],
         "dimensions-count": count,
         "units-count": [n for _, n, _ in used],
-        "links-count": [_links(d.kind, n) for d, n, _ in used],
-        "link-latency": [round(d.latency_s * 1e9) for d, _, _ in used],
-        "link-bandwidth": [d.bytes_per_s / GIB for d, _, _ in used],
-        "nic-latency": [round(d.nic_latency_s * 1e9) for d, _, _ in used],
+        "links-count": links,
+        "link-latency": [d.latency_s / _HOPS[d.kind] * 1e9 for d, _, _ in used],
+        "link-bandwidth": [
+            d.bytes_per_s / GIB / _side_by_side(d.kind, k, n) for (d, n, _), k in zip(used, links, strict=True)
+        ],
+        "nic-latency": [d.nic_latency_s / _CARDS * 1e9 for d, _, _ in used],
         "router-latency": [0] * count,
         "hbm-latency": [500] * count,
         "hbm-bandwidth": [370] * count,
@@ -121,9 +138,13 @@ def network_text(hierarchy: Hierarchy, units: Sequence[int]) -> str:
 
 
 def system_text(hierarchy: Hierarchy, units: Sequence[int]) -> str:
-    """A system file with one algorithm for each dimension of the network file."""
-    used = [d for d, n in zip(hierarchy.dimensions, units, strict=True) if n > 1] or [hierarchy.machine]
-    algorithms = "_".join(_ALGORITHM[d.kind] for d in used)
+    """A system file with one algorithm for each dimension of the network file.
+
+    The program leaves no times for halving and doubling over a number of units that is no power of two; a ring, which
+    sends the same bytes in more steps, does it there.
+    """
+    used = [(d, n) for d, n in zip(hierarchy.dimensions, units, strict=True) if n > 1] or [(hierarchy.machine, 1)]
+    algorithms = "_".join(_ALGORITHM["ring" if by_ring(d, n) else d.moves] for d, n in used)
     return (
         "scheduling-policy: LIFO\nendpoint-delay: 10\nactive-chunks-per-dimension: 1\npreferred-dataset-splits: 1\n"
         f"boost-mode: 1\nall-reduce-implementation: {algorithms}\nall-gather-implementation: {algorithms}\n"
@@ -162,9 +183,19 @@ def layer_text(profile: Profile, scale: float = 1.0) -> str:
     return "\n".join(lines) + "\n"
 
 
+def by_ring(dimension: Dimension, n: int) -> bool:
+    """Whether the program cannot halve and double over so many units, so that a ring does it."""
+    return dimension.moves == "halving-doubling" and n & (n - 1) != 0
+
+
 def _links(kind: str, n: int) -> int:
-    """Links of a unit, as the authors' files count them: both ways around a ring, one to a switch, one to each."""
-    return 1 if kind == "switch" else n - 1 if kind == "fully-connected" else 4 if n == 2 else n + n % 2
+    """Links of a unit: one each way around a ring, one to a switch, one to each other unit."""
+    return {"ring": 2, "switch": 1}.get(kind, max(1, n - 1))
+
+
+def _side_by_side(kind: str, links: int, n: int) -> int:
+    """By how many the program multiplies the bandwidth of a link; a ring has an even number, anything at least one."""
+    return max(1, links // max(1, n - 1) if kind == "fully-connected" else links - links % 2 * (kind == "ring"))
 
 
 def _list(raw: dict[str, Any], name: str, path: str | Path) -> list[Any]:

@@ -140,14 +140,24 @@ class CompatArc(Section):
 
 
 class CompatJob(Section):
-    """A job: its iteration time alone on the link, and its arcs."""
+    """A job: its iteration time alone on the link, and its arcs; or counters of the link, which say both."""
 
     id: Annotated[str, Field(min_length=1)] = Field(description="Its name.")
-    iteration_s: SomeSeconds = Field(description="Iteration time alone on the network.")
-    arcs: list[CompatArc] = Field(description="Its Up phases; where two overlap, demands add.")
+    iteration_s: SomeSeconds = Field(1.0, description="Iteration time alone on the network.")
+    arcs: list[CompatArc] = Field(default_factory=list, description="Its Up phases; where two overlap, demands add.")
+    counters: str | None = Field(
+        None, description="Instead of both: a CSV file of time in seconds and bytes counted while the job was alone."
+    )
 
     @model_validator(mode="after")
     def _inside(self) -> Self:
+        said = self.model_fields_set & {"iteration_s", "arcs"}
+        if self.counters is not None and said:
+            raise problem("says the iteration and its arcs; remove iteration_s and arcs", "counters")
+        if self.counters is None and len(said) < 2:
+            raise problem(
+                "is missing; give iteration_s and arcs, or counters", "arcs" if "iteration_s" in said else "iteration_s"
+            )
         for i, arc in enumerate(self.arcs):
             if arc.length_s > self.iteration_s * (1 + 1e-12):
                 text = f"is {arc.length_s:g}; an arc is no longer than its iteration of {self.iteration_s:g} s"

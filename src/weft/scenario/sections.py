@@ -236,6 +236,11 @@ class DimensionRow(Section):
     gbps: Gbps = Field(description="Gbit/s of a link.")
     latency_us: NotNegative = Field(0.0, description="Latency of a message, in microseconds.")
     nic_latency_us: NotNegative = Field(0.0, description="What the network card adds to it.")
+    algorithm: Literal["ring", "halving-doubling", "direct"] | None = Field(
+        None,
+        description="How data move over them; by default ring on a ring, halving-doubling on a switch, direct where "
+        "all are connected.",
+    )
 
 
 class HierarchyTable(Section):
@@ -246,6 +251,9 @@ class HierarchyTable(Section):
     network: DimensionRow = Field(description="Between racks.")
     shrinking: bool = Field(
         True, description="An all-reduce scatters on the way out, so that outer tiers carry their part only."
+    )
+    overlapping: bool = Field(
+        False, description="analytical: each tier carries a collective of its own at the same time, as in ASTRA-sim."
     )
 
 

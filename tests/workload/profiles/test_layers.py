@@ -26,10 +26,26 @@ def test_sums_and_tasks_of_a_plain_file() -> None:
     file = parse_layers(PLAIN)
     assert totals(file) == pytest.approx((1.5e-6, 7.5e-6, 12288))
     profile = file.profile(4)
-    assert profile.compute_s == pytest.approx(9e-6)
+    assert profile.compute_s == pytest.approx(9e-6 + 0.02e-6)  # column 12: 10 cycles in either layer
     assert [t.bytes for t in profile.tasks if isinstance(t, Transfer)] == [8192, 4096]
     # at 1 byte/ns a ring of 4 sends 8192 x 1.5 = 12,288 ns from 3,000 ns on, then 4096 x 1.5 = 6,144 ns
-    assert run_alone(profile, 1e9).iteration_s == pytest.approx(3e-6 + 12.288e-6 + 6.144e-6)
+    assert run_alone(profile, 1e9).iteration_s == pytest.approx(3e-6 + 12.288e-6 + 6.144e-6 + 0.01e-6)
+
+
+def test_updates_are_computed_after_their_collectives_in_turn() -> None:
+    """Model-parallel groups of 2: each worker updates once both passes and the sum over its replicas are done."""
+    text = "HYBRID_TRANSFORMER model_parallel_NPU_group: 2\n2\n"
+    text += "a -1 100 NONE 0 100 NONE 0 100 ALLREDUCE 16 7\nb -1 100 NONE 0 100 NONE 0 100 ALLREDUCE 16 5\n"
+    tasks = parse_layers(text).profile(4).tasks
+    updates = [task for task in tasks if task.name.startswith("update")]
+    assert [(t.name, t.workers, round(1e9 * t.seconds)) for t in updates if isinstance(t, Compute)] == [
+        ("update1", (0, 1), 5), ("update1", (2, 3), 5), ("update0", (0, 1), 7), ("update0", (2, 3), 7),
+    ]  # fmt: skip
+    for task in updates:
+        sums = [tasks[k].name for k in task.after if isinstance(tasks[k], Transfer)]
+        assert sums == [f"weights{task.name[-1]}"] * 2  # of either worker of the group
+    alone = parse_layers("DATA\n1\na -1 100 NONE 0 0 NONE 0 100 NONE 0 7\n").profile(1)
+    assert alone.compute_s == pytest.approx(207e-9)
 
 
 def test_glued_totals_and_wrong_counts_are_mended_and_noted() -> None:

@@ -1,8 +1,8 @@
 """Prints the controls and the tables beyond the paper of docs/papers/dally.md.
 
 python -m weft_evidence.dally.experiments
-[claims|contention|factors|gandiva|latencies|leases|moves|order|queues|quick|released|sooner|timers|tiresias|together|
-two-racks]
+[claims|contention|gandiva|latencies|leases|moves|order|queues|quick|released|sooner|table-i|timers|
+tiresias|together|two-racks]
 
 `claims` runs the reproduction over three seeds instead, and writes docs/papers/dally/claims.json: all of it, or of
 `claims EXPERIMENT...` (batch-8, poisson-4, ...) the claims that need no other experiment.
@@ -10,17 +10,13 @@ two-racks]
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from weft.network.analytical import Analytical
-from weft.network.cost import DALLY_TABLE_I
-from weft.network.hierarchy import Hierarchy
 from weft.results.metrics import summary
 from weft.runs.kept import kept
 from weft_evidence import claims_of, reproduce
-from weft_evidence.calibration import slowed
 from weft_evidence.claims import Measured, Request, Runs
 from weft_evidence.dally import RELEASED_II, RELEASED_III
 from weft_evidence.dally.beyond import (
@@ -43,18 +39,13 @@ from weft_evidence.dally.beyond import (
     longest,
     rows,
 )
-from weft_evidence.dally.latency import SHAPES
 from weft_evidence.dally.runs import POISSON
-from weft_evidence.dally.shapes import ASTRA_SIM, DALLY, calibrated_profile, factor
+from weft_evidence.dally.shapes import ASTRA_SIM
+from weft_evidence.dally.table_i import eight_units, table_i
 from weft_evidence.pages import ROOT, asked_for, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "dally"
 SEEDS = (0, 1, 2)
-# What the authors' code multiplies each model's computing by (IntraJobScheduler.astra_sim).
-THEIR_FACTORS = {
-    "vgg11": 0.01549, "alexnet": 0.0199, "mobilenet-v3": 0.00639, "resnet18": 0.001223, "resnet50": 0.03395,
-    "bert-large": 0.0001121,
-}  # fmt: skip
 MANY, TWENTY, THIRTY = range(10), range(20), range(30)  # where a run takes a second
 FIVE = range(5)  # where a run takes minutes
 JCT = ("jct_mean_s", "jct_median_s", "jct_p95_s", "jct_p99_s")
@@ -129,39 +120,6 @@ def last_percent(runs: Runs) -> str:
     return "\n".join(lines)
 
 
-def factors() -> str:
-    """Table I, rack and network, with the authors' factors of computing, one change after another; percent, and how
-    many of the twelve cells are within a factor of two of the published ones."""
-    steps: dict[str, tuple[Hierarchy, Mapping[str, float]]] = {
-        "as it is, calibrated": (DALLY, {model: factor(model) for model in DALLY_TABLE_I}),
-        "the authors' factors": (DALLY, THEIR_FACTORS),
-        "and two links between racks": (
-            replace(DALLY, network=replace(DALLY.network, latency_s=100e-6)),
-            THEIR_FACTORS,
-        ),
-    }
-    two_links = steps["and two links between racks"][0]
-    slower = Hierarchy(
-        DALLY.machine, replace(DALLY.rack, bytes_per_s=200e9), replace(two_links.network, bytes_per_s=400e9)
-    )
-    steps["and 200 and 400 GB/s"] = (slower, THEIR_FACTORS)
-    lines = [f"| | {' | '.join(DALLY_TABLE_I)} | cells |", "|---|" + "---:|" * (len(DALLY_TABLE_I) + 1)]
-    for words, (hierarchy, computing) in steps.items():
-        cells, near = [], 0
-        for model, row in DALLY_TABLE_I.items():
-            profile = slowed(calibrated_profile(model, 8), computing[model] / factor(model))
-            shares = [
-                Analytical(hierarchy).exposed_s(profile, model, SHAPES[tier]) / profile.compute_s
-                for tier in ("rack", "network")
-            ]
-            near += sum(
-                told / 2 <= share <= told * 2 for share, told in zip(shares, (row.rack, row.network), strict=True)
-            )
-            cells.append(", ".join(f"{100.0 * share:,.1f}" for share in shares))
-        lines.append(f"| {words} | {' | '.join(cells)} | {near} |")
-    return "\n".join(lines)
-
-
 def released() -> str:
     """The authors' code on 8 racks, thousands of seconds, as released and repaired (Gandiva's code does not leak); and
     what their ASTRA-sim exposes of each model, over 4 + 4 GPUs and eight units of one GPU, in percent of computing."""
@@ -215,12 +173,14 @@ def _tables() -> None:
         "two-racks": (TWO_RACKS, "batch-2"),
     }  # fmt: skip
     asked = asked_for(
-        [*tables, "factors", "sooner", "order", "together", "queues", "latencies", "contention", "released"]
+        [*tables, "table-i", "sooner", "order", "together", "queues", "latencies", "contention", "released"]
     )
     if "released" in asked:
         print(f"\nreleased\n\n{released()}", flush=True)
-    if "factors" in asked:
-        print(f"\nfactors, Table I\n\n{factors()}", flush=True)
+    if "table-i" in asked:
+        print(f"\ntable-i\n\n{table_i()}", flush=True)
+        if "WEFT_ASTRA_SIM" in os.environ:
+            print(f"\n{eight_units()}", flush=True)
     for name, (stacks, experiment) in tables.items():
         if name in asked:
             print(f"\n{name}, {experiment}\n")

@@ -7,6 +7,8 @@ time, collective, bytes, update delay. Times are cycles of 1 ns. The known quirk
 - the count on line 2 is often wrong: the layers that are there count, and a note says so;
 - some files repeat the total forward time as a last line and glued to the front of layer names: it is removed;
 - the group of a collective may follow its name (ALLGATHER_DP_EP).
+The update delay is computing that a layer does once its weights are summed. ASTRA-sim lets such delays pass side by
+side and counts them as communication; here a GPU does one thing at a time, so they follow the backward pass in turn.
 
 A PipeDream profile (`graph.txt`) has one line per operator, `nodeN -- description -- forward_compute_time=ms,
 backward_compute_time=ms, activation_size=bytes, parameter_size=bytes`, then tab-indented lines `nodeA -- nodeB`. A size
@@ -49,7 +51,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class AstraLayer:
-    """One layer: three passes with their times in cycles, each followed by a collective or none."""
+    """One layer: three passes with their times in cycles, each followed by a collective or none, and the update."""
 
     name: str
     forward: float
@@ -58,6 +60,7 @@ class AstraLayer:
     input_comm: Collective | None
     weight_gradient: float
     weight_comm: Collective | None
+    update: float = 0.0  # cycles, once the weights are summed
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ class _Writer:
     pending: list[float] = field(default_factory=list)  # seconds computed since the last task, by group
     last: list[int | None] = field(default_factory=list)
     sending: dict[tuple[int, ...], int] = field(default_factory=dict)  # group of workers -> last weight collective
+    updates: list[tuple[str, float, list[int]]] = field(default_factory=list)  # name, cycles, collectives before it
 
     def __post_init__(self) -> None:
         f = self.file
@@ -114,10 +118,24 @@ class _Writer:
             self._pass(f"forward{i}", layer.forward, layer.forward_comm)
         for i, layer in reversed(list(enumerate(self.file.layers))):
             self._compute(layer.weight_gradient)
+            sent = len(self.tasks)
             if layer.weight_comm:
                 self._send_weights(f"weights{i}", layer.weight_comm)
+            if layer.update > 0:
+                sums = [k for k in range(sent, len(self.tasks)) if isinstance(self.tasks[k], Transfer)]
+                self.updates.append((f"update{i}", layer.update, sums))
             self._pass(f"inputs{i}", layer.input_gradient, layer.input_comm)
         self._flush("compute")
+        for name, cycles, sums in self.updates:
+            self._update(name, cycles, sums)
+
+    def _update(self, name: str, cycles: float, sums: list[int]) -> None:
+        """New weights of a layer, on each worker once the collectives that sum its gradients are done."""
+        for g in range(self.chains):
+            mine = self._members(g)
+            mine_too = (k for k in sums if mine is None or not set(mine).isdisjoint(self.tasks[k].workers or mine))
+            after = tuple(sorted({*self._after(g), *mine_too}))
+            self.last[g] = self._add(Compute(name, CYCLE_S * cycles, after, mine))
 
     def _pass(self, name: str, cycles: float, comm: Collective | None) -> None:
         self._compute(cycles)
@@ -230,9 +248,9 @@ def _layer(fields: list[str], n: int, path: str, glued: str) -> AstraLayer:
     if len(fields) < 12:
         raise TraceError(f"{path}: line {n}: {len(fields)} fields, a layer has 12; complete or remove the line")
     name = fields[0].removeprefix(glued) or fields[0]
-    times = [_number(fields[i], path, n, f"field {i + 1}") for i in (2, 5, 8)]
+    times = [_number(fields[i], path, n, f"field {i + 1}") for i in (2, 5, 8, 11)]
     comms = [_collective(fields[i], fields[i + 1], path, n) for i in (3, 6, 9)]
-    return AstraLayer(name, times[0], comms[0], times[1], comms[1], times[2], comms[2])
+    return AstraLayer(name, times[0], comms[0], times[1], comms[1], times[2], comms[2], times[3])
 
 
 def _collective(word: str, size: str, path: str, n: int) -> Collective | None:
