@@ -105,5 +105,5 @@ def test_a_class_without_a_name_is_called_by_that_of_its_class() -> None:
         def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
             return None  # type: ignore[return-value]
 
-    with pytest.raises(DecisionError, match=r"^place Nameless returned None"):
+    with pytest.raises(DecisionError, match=r"^place Nameless, .*test_given.py:\d+: returned None"):
         weft.simulate(scenario(), stack={"order": "srsf", "place": Nameless})
