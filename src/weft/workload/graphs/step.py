@@ -52,6 +52,13 @@ def _check(name: str, layers: tuple[Layer, ...], batch: int, layout: Layout) -> 
         raise InputError(f"{what}: {layout.pipeline} x {layout.virtual} stages for {most} blocks; use at most as many")
     if layout.expert > 1 and not any(layer.expert_params for layer in layers):
         raise InputError(f"{what} has no experts; leave ep out")
+    for key, ways, counts in (
+        ("tp", layout.tensor, {layer.heads: "heads" for layer in layers}),
+        ("ep", layout.expert, {layer.experts: "experts" for layer in layers}),
+    ):
+        for count, things in counts.items():
+            if count % ways:
+                raise InputError(f"{what}: its {count} {things} do not split into {ways}; {key} divides their number")
     if layout.zero >= 2 and layout.pipeline > 1:
         raise InputError(f"{what}: gradients and weights are not sharded under a pipeline; use zero=1, or no ppN")
 
