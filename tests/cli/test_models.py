@@ -12,6 +12,7 @@ from weft.network.iteration import play_on
 from weft.network.topologies import Machine, single_switch
 from weft.workload import zoo
 from weft.workload.profiles.files import save_profile
+from weft.workload.zoo.rates import reached
 
 Capture = pytest.CaptureFixture[str]
 
@@ -346,3 +347,33 @@ def test_a_layout_that_needs_more_memory_is_refused(tmp_path: Path, capsys: Capt
     big = "llama-3.1-405b[parallel=hybrid:tp8,micro_batches=1]"
     assert run(["simulate", str(scenario(tmp_path, big, 80.0))]) == 2
     assert "GB of each, they have 80" in capsys.readouterr().err
+
+
+LAID = "llama-3.1-8b[parallel=hybrid:tp2,layers=2]"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([LAID, "--gpu", "H100", "--machine", "dgx-h100"], "--gpu: --machine"),
+        ([LAID, "--gbps", "100", "--machine", "dgx-h100"], "--gbps: --machine"),
+        ([LAID, "--parallel", "data"], "--parallel: the brackets"),
+        (["vgg16[batch=3]", "--batch", "3"], "--batch: the brackets"),
+        (["vgg16[micro_batches=3]", "--micro-batches", "4"], "--micro-batches: the brackets"),
+        ([LAID, "--gpu", "H100", "--collective", "tree"], "--collective: a named layout"),
+        (["llama-3.1-8b", "--parallel", "hybrid:tp2", "--collective", "ring"], "--collective: a named layout"),
+        ([LAID, "--gpu", "H100", "--collective", "bogus"], "bogus"),
+        (["vgg16", "-n", "1", "--collective", "bogus"], "bogus"),
+    ],
+)
+def test_an_option_that_something_else_decides_is_refused(args: list[str], said: str, capsys: Capture) -> None:
+    assert said in _one_line(["models", "show", *args], capsys)
+
+
+@pytest.mark.parametrize(("model", "count"), [(LAID, 1), ("llama-3.1-8b", 0)])
+def test_a_named_layout_on_a_machine_says_what_its_links_reach(model: str, count: int, capsys: Capture) -> None:
+    """The share of the links that was fitted is a setting of nobody: a scenario multiplies its rates by it."""
+    assert run(["models", "show", model, "-n", "8", "--machine", "dgx-h100", "--batch", "8", "--json"]) == 0
+    remarks = [x for x in json.loads(capsys.readouterr().out)["remarks"] if x.startswith("note:")]
+    assert len(remarks) == count
+    assert all(f"{reached().network:g}" in x and "nvlink_gbps" in x for x in remarks)

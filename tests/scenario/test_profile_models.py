@@ -106,3 +106,20 @@ def test_rows_of_tiers_hold_for_a_model_with_options(tmp_path: Path) -> None:
     two = plain.jobs["gpus"] == 2
     assert two.any()
     assert (slower.jobs["finish_s"].filter(two) > plain.jobs["finish_s"].filter(two)).all()
+
+
+@pytest.mark.parametrize(
+    ("more", "model", "count"),
+    [
+        ('\n[network]\ncollective = "tree"\n', "llama-3.1-8b[parallel=hybrid:tp1,layers=1,vocabulary=1000]", 1),
+        ('\n[network]\ncollective = "tree"\n', "vgg16", 0),
+        ("", "llama-3.1-8b[parallel=hybrid:tp1,layers=1,vocabulary=1000]", 0),
+    ],
+)
+def test_a_collective_that_a_named_layout_does_not_follow_is_told(
+    tmp_path: Path, more: str, model: str, count: int
+) -> None:
+    scenario = _scenario(tmp_path, f'["{model}"]', more)
+    told = [x for x in weft.simulate(scenario).notes if x.startswith("network.collective")]
+    assert len(told) == count
+    assert all(model in x for x in told)

@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import statistics
 from dataclasses import replace
 from pathlib import Path
 
@@ -170,6 +171,15 @@ def test_steps_that_were_not_fitted_are_near() -> None:
     assert told["LLM training"]["p90"] < 0.30
     points = sorted(abs(row.predicted - row.measured) for row in found if row.kind == "scaling")
     assert points[len(points) // 2] < 0.05
+    cases_, groups = {case.id: case for case in mlperf51.known(measured())}, dict[tuple[str, str, int], list[float]]()
+    used = {(case.gpu, case.benchmark, case.gpus) for case in map(cases_.__getitem__, mlperf51.fitted())}
+    for row in found:
+        if row.kind == "LLM training":
+            case = cases_[row.id]
+            groups.setdefault((case.gpu, case.benchmark, case.gpus), []).append(abs(row.error))
+    new = [statistics.median(off) for group, off in groups.items() if group not in used]
+    assert len(new) == 25
+    assert statistics.median(new) < 0.05  # of groups in which no row was fitted
 
 
 def test_rows_for_fitting_are_there_and_steps_of_one_server_are_near() -> None:

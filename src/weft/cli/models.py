@@ -45,6 +45,7 @@ def list_models(json: JsonOption = False) -> None:
 
 @app.command("show")
 def show(
+    context: typer.Context,
     model: Annotated[str, typer.Argument(help="A model of the zoo, model@variant, model[option=value], or a file.")],
     workers: Annotated[int, typer.Option("--workers", "-n", max=100_000, help="Number of workers (GPUs).")] = 4,
     gpu: Annotated[str, typer.Option("--gpu", help="GPU type whose compute times are used.")] = "V100",
@@ -66,7 +67,9 @@ def show(
     ] = None,
     schedule: Annotated[str, typer.Option("--schedule", help="Order of micro-batches: gpipe or 1f1b.")] = "gpipe",
     servers: Annotated[int, typer.Option("--servers", help="Parameter servers.")] = 1,
-    collective: Annotated[str, typer.Option("--collective", help="Algorithm of all-reduces.")] = "ring",
+    collective: Annotated[
+        str, typer.Option("--collective", help="Algorithm of all-reduces, not on a named layout.")
+    ] = "ring",
     gbps: Annotated[float, typer.Option("--gbps", help="Speed of each worker's NIC in Gbit/s.")] = 50.0,
     machine: Annotated[
         str,
@@ -86,10 +89,15 @@ def show(
     """
     from weft.errors import InputError
     from weft.model.units import gbps_to_bytes_per_s
+    from weft.network.collectives import get_collective
     from weft.network.estimates import run_alone, run_on
     from weft.workload import zoo
+    from weft.workload.zoo.names import has_layout
+    from weft.workload.zoo.rates import reached
 
     model, speed = _named(model), gbps_to_bytes_per_s(_speed(gbps))
+    get_collective(collective)
+    _refuse_ignored(context, model, parallel)
     kind = _machine(machine) if machine else None
     gpu, gbps = (kind.gpu, kind.nic_gbps * kind.nics_per_server / kind.gpus_per_server) if kind else (gpu, gbps)
     profile = zoo.profile(
@@ -101,6 +109,11 @@ def show(
     alone = run_alone(profile, speed, collective) if kind is None else run_on(profile, kind, collective)
     entry = None if zoo.is_path(model) else zoo.find(model)[0]
     remarks, picture = _remarks(model, alone), _picture(alone, worker, gbps)
+    if kind is not None and has_layout(model, parallel):
+        remarks.append(
+            f"note: links run at full rate; weft validate mlperf51 takes {reached().network:g} of it; for its numbers "
+            "multiply nic_gbps, intra_server_gbps and nvlink_gbps of a scenario's cluster by that"
+        )
     if plot is not None:
         _save(picture, plot)
     if json:
@@ -115,6 +128,27 @@ def _named(model: str) -> str:
 
     here = f"./{model}" if not zoo.is_path(model) and Path(zoo.without(model)).is_file() else model
     return zoo.in_folder(here, Path())
+
+
+def _refuse_ignored(context: typer.Context, model: str, parallel: str) -> None:
+    """Refuse an option of the command that something else decides: brackets, a machine or a named layout."""
+    from weft.errors import InputError
+    from weft.workload.zoo.names import has_layout, split
+
+    given = [
+        name for name in context.params if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+    ]
+    _, own = split(model)
+    for name in given:
+        flag = f"--{name.replace('_', '-')}"
+        if name in own:
+            raise InputError(f"{flag}: the brackets of {model} say {name} already; leave one out")
+        if name in ("gpu", "gbps") and "machine" in given:
+            raise InputError(f"{flag}: --machine says which GPUs and NICs there are; leave one out")
+        if name == "collective" and has_layout(model, parallel):
+            raise InputError(
+                f"{flag}: a named layout says of each transfer how it is sent, all-reduces in rings; leave it out"
+            )
 
 
 def _machine(name: str) -> Machine:

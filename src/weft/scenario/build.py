@@ -34,6 +34,7 @@ from weft.stacks.registry import files_from
 from weft.workload import zoo
 from weft.workload.generators import Workload, generate
 from weft.workload.generators.draft import sharing
+from weft.workload.zoo.names import has_layout
 
 
 @dataclass(frozen=True)
@@ -178,10 +179,24 @@ def build_workload(
                 for job in workload.jobs
                 for alone_s in [first.iteration_s(job.model, job.gpus, job.profile.nic_bytes_per_s)]
             ])  # fmt: skip
+        if "collective" in scenario.network.model_fields_set and (note := _unused(workload.jobs)):
+            workload = replace(workload, notes=(*workload.notes, note))
         _check_jobs(workload, cluster, network.cost)
         _check_limits(workload, _limits(scenario))
         _check_outages(scenario.run.outages, [server.name for server in cluster.servers])
     return workload
+
+
+def _unused(jobs: Sequence[Job]) -> str:
+    """What to tell of network.collective, where there are jobs that it is not for."""
+    own = sorted({job.model for job in jobs if has_layout(job.model)})
+    if not own:
+        return ""
+    more = f" and {len(own) - 1} more" * (len(own) > 1)
+    return (
+        f"network.collective is not for {own[0]}{more}: a named layout says of each transfer how it is sent, and "
+        "sums go in rings"
+    )
 
 
 def _check_outages(outages: Sequence[OutageRow], servers: Sequence[str]) -> None:

@@ -190,6 +190,59 @@ def test_memory_is_weights_gradients_states_and_activations() -> None:
     assert full.gpu_s > made(Layout(data=4, zero=3)).gpu_s
 
 
+def mixed_layouts() -> st.SearchStrategy[Layout]:
+    """Layouts whose experts are spread over some of the workers of one copy."""
+    drawn = st.builds(
+        Layout, tensor=st.sampled_from([1, 2]), context=st.sampled_from([1, 2]), data=st.sampled_from([2, 4, 8]),
+        expert=st.sampled_from([1, 2, 4, 8]), copies=st.sampled_from([1, 2]), zero=st.integers(0, 3),
+        gather_overlap=st.booleans(), gradient_overlap=st.booleans(),
+    )  # fmt: skip
+    return drawn.filter(lambda lay: lay.shards % lay.expert == 0 and (lay.zero == 3 or lay.copies == 1))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(mixed_layouts(), st.sampled_from([MIXED, replace(MIXED, experts=Experts(16, 1, 128, shared=1, dense_blocks=2))]))
+def test_no_layout_holds_less_than_all_states(layout: Layout, shape: Transformer) -> None:
+    """12 bytes a parameter are somewhere: all workers of a copy together hold them once, if they shard them; the
+    optimiser goes once through what a worker holds."""
+    layers, how = shape.layers(), replace(PLAIN, bytes_per_s=1e12)
+    profile = step("mixed", layers, 1, layout, how)
+    all_, experts = sum(x.params for x in layers), sum(x.expert_params for x in layers)
+    apart = experts / layout.expert  # of experts, on a worker that shards nothing
+    whole = (all_ - experts + apart) / layout.tensor
+    states = 12 * (all_ / layout.tensor / layout.shards if layout.zero else whole)
+    memory = profile.memory_source.partition("formula: ")[2].split(", ")
+    told = {what: 1e9 * float(size) for size, what in (each.split(" GB of ") for each in memory)}
+    assert told["optimiser states"] == pytest.approx(states, rel=6e-3)
+    assert told["gradients"] == pytest.approx(4 * (states / 12 if layout.zero >= 2 else whole), rel=6e-3)
+    assert told["weights"] == pytest.approx(2 * (states / 12 if layout.zero == 3 else whole), rel=6e-3)
+    assert layout.workers * told["optimiser states"] >= 0.994 * 12 * all_
+    last = profile.tasks[-1]
+    assert isinstance(last, Compute)
+    assert last.seconds == pytest.approx(states / 12 * OPTIMISER_BYTES / 1e12)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(mixed_layouts(), st.booleans())
+def test_experts_travel_only_among_those_that_hold_the_same(layout: Layout, exposed: bool) -> None:
+    """Of n workers that hold the same and shard it each sends (n - 1) / n of two bytes an element: gradients once, or
+    twice if they are all-reduced; weights once a step, under zero 3 twice. Copies add 2 (c - 1) / c of a shard."""
+    layers = MIXED.layers()
+    profile = step("mixed", layers, 1, layout, replace(PLAIN, exposed=0.25 * exposed))
+    all_, experts = sum(x.params for x in layers), sum(x.expert_params for x in layers)
+    times, copies, expected = {0: 2, 1: 2, 2: 2, 3: 3}[layout.zero], layout.copies, 0.0
+    for elements, n in ((all_ - experts, layout.shards), (experts / layout.expert, layout.shards // layout.expert)):
+        expected += elements / layout.tensor * (times * (n - 1) / n + 2 * (copies - 1) / copies / n)
+    assert state_bytes(profile) == pytest.approx(layout.workers * 2.0 * expected)
+    for task in profile.tasks:  # no group has workers with different experts
+        if isinstance(task, Transfer) and "-experts" in task.name and task.name.startswith(("weights", "gradients")):
+            ranks, groups = list(profile.ranks(task)), int((task.collective or "").partition("/")[2])
+            each = len(ranks) // groups
+            for k in range(groups):
+                mine = ranks[k * each : (k + 1) * each]
+                assert len({rank // layout.tensor % layout.expert for rank in mine}) == 1
+
+
 def test_the_optimiser_reads_and_writes_its_shard() -> None:
     how = replace(PLAIN, bytes_per_s=1e12)
     profile = step("small", SMALL.layers(), 1, Layout(data=4), how)
@@ -225,6 +278,7 @@ def test_a_cut_covers_all_units_and_leaves_no_run_empty(seconds_: list[float], c
         ("tp4xdp2", 16, "for 8 workers, not 16"),
         ("fsdp3", 16, "for 15 workers"),
         ("tp2xep3", 16, "ep divides"),
+        ("fsdp4xep8", 16, "ep divides the 4 workers"),
         ("tp0", 16, "at least 1"),
     ],
 )
@@ -241,7 +295,10 @@ def test_a_layout_that_does_not_fit_is_refused(shape: str, workers: int, why: st
         ("llama-3.1-8b[parallel=hybrid:ep2]", "no experts"),
         ("llama-3.1-8b[parallel=hybrid:pp2,virtual=2]", "schedule=1f1b"),
         ("llama-3.1-8b[parallel=hybrid:tp2,recompute=some]", "use one of none, full"),
-        ("llama-3.1-8b[parallel=hybrid:fsdp4,zero=1]", "fsdp shards weights"),
+        ("llama-3.1-8b[parallel=hybrid:fsdp4,zero=1]", "with fsdp it is 3; leave it out"),
+        ("llama-3.1-8b[parallel=hybrid:tp2,zero=4]", "it is 0 to 3$"),
+        ("llama-3.1-8b[parallel=hybrid:tp4,heads=30,kv_heads=10,head_dim=128]", "30 heads do not split into 4"),
+        ("mixtral-8x7b[parallel=hybrid:ep4,experts=6]", "6 experts do not split into 4"),
         ("llama-3.1-8b[parallel=hybrid:tp2,batch=3,micro_batches=2]", "does not split"),
         ("llama-3.1-8b[gather_overlap=true]", "for layouts with names"),
         ("llama-3.1-8b[parallel=hybrid:tp2,dtype=fp4]", "no fp4"),

@@ -59,6 +59,11 @@ class Layout:
         """Workers over which a state is sharded, if it is."""
         return self.data * self.context // self.copies
 
+    def shard(self, elements: float, experts: float) -> float:
+        """Elements of a worker's shard of so many, among them so many of experts, which only every `expert`-th worker
+        of the same shards holds: (elements - experts) / shards + experts / (shards / expert)."""
+        return (elements + (self.expert - 1) * experts) / self.shards
+
     @lru_cache(maxsize=256)  # noqa: B019 - layouts are few, and many tasks have the same workers
     def stage(self, p: int) -> Ranks:
         """All workers of a stage."""
@@ -87,6 +92,14 @@ class Layout:
         t, both, first = self.tensor, self.data * self.context, p * self.stage_workers
         ranks = tuple(first + i * t + j for j in range(t) for i in range(both))
         return ranks, t * both // (size or self.shards)
+
+    @lru_cache(maxsize=256)  # noqa: B019 - layouts are few, and many tasks have the same workers
+    def expert_groups(self, p: int) -> tuple[Ranks, int]:
+        """The same by workers among which states of a stage's experts are sharded: those that hold the same experts."""
+        t, both, first, e = self.tensor, self.data * self.context, p * self.stage_workers, self.expert
+        starts = [(b + k, b + self.shards) for b in range(0, both, self.shards) for k in range(e)]
+        ranks = tuple(first + i * t + j for j in range(t) for start, end in starts for i in range(start, end, e))
+        return ranks, t * e * self.copies
 
     @lru_cache(maxsize=256)  # noqa: B019 - layouts are few, and many tasks have the same workers
     def copy_groups(self, p: int, size: int) -> tuple[Ranks, int]:
@@ -126,8 +139,9 @@ def factors(shape: str, workers: int, whose: str) -> dict[str, int]:
     given = copies * found.get("fsdp", 1)
     if given != data:
         raise InputError(f"{what}: it is for {given * fixed} workers, not {workers}; give so many, or leave dp out")
-    if data * found.get("cp", 1) % found.get("ep", 1):
-        raise InputError(f"{what}: ep divides the {data * found.get('cp', 1)} workers that hold the same tensor shard")
+    shards = data * found.get("cp", 1) // (copies if "fsdp" in found else 1)
+    if found.get("ep", 1) > shards or shards % found.get("ep", 1):
+        raise InputError(f"{what}: ep divides the {shards} workers over which one copy of the states is sharded")
     return {
         "tensor": found.get("tp", 1), "context": found.get("cp", 1), "pipeline": found.get("pp", 1),
         "expert": found.get("ep", 1), "data": data, "copies": copies if "fsdp" in found else 1,

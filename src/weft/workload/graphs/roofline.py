@@ -51,7 +51,8 @@ class Rates:
 class Cost:
     """Of a run of layers on one GPU of a layout: seconds of a micro-batch in both passes, and bytes.
 
-    `weights` are elements on this GPU, `trained` those with a gradient, `experts` those of them that belong to experts;
+    `weights` are elements on this GPU, `trained` those with a gradient, `experts` those of them that belong to experts,
+    `expert_weights` those of the weights;
     `summed`, `context` and `routed` are bytes of a message: of tensor-parallel sums, of keys and values, of tokens to
     experts; `output` is handed on, `kept` stays until the backward pass.
     """
@@ -61,6 +62,7 @@ class Cost:
     weights: float = 0.0
     trained: float = 0.0
     experts: float = 0.0
+    expert_weights: float = 0.0
     summed: float = 0.0
     context: float = 0.0
     routed: float = 0.0
@@ -71,7 +73,8 @@ class Cost:
         """This run and then another."""
         return Cost(
             self.forward_s + other.forward_s, self.backward_s + other.backward_s, self.weights + other.weights,
-            self.trained + other.trained, self.experts + other.experts, self.summed + other.summed,
+            self.trained + other.trained, self.experts + other.experts,
+            self.expert_weights + other.expert_weights, self.summed + other.summed,
             self.context + other.context, self.routed + other.routed, other.output, self.kept + other.kept,
         )  # fmt: skip
 
@@ -103,6 +106,7 @@ def cost(layer: Layer, samples: float, layout: Layout, rates: Rates) -> Cost:
     kept = 2.0 * stream if layout.recompute == "full" else 4.0 * stream + 2.0 * between
     return Cost(
         forward_s, backward_s, weights, weights * ours, layer.expert_params / tensor / layout.expert * ours,
+        layer.expert_params / tensor / layout.expert,
         whole if layer.summed else 0.0, layer.context * samples * 2.0 / tensor, layer.sent * share * 2.0 / tensor,
         whole / (tensor if layout.sequence else 1), kept,
     )  # fmt: skip

@@ -52,6 +52,13 @@ def _check(name: str, layers: tuple[Layer, ...], batch: int, layout: Layout) -> 
         raise InputError(f"{what}: {layout.pipeline} x {layout.virtual} stages for {most} blocks; use at most as many")
     if layout.expert > 1 and not any(layer.expert_params for layer in layers):
         raise InputError(f"{what} has no experts; leave ep out")
+    for key, ways, counts in (
+        ("tp", layout.tensor, {layer.heads: "heads" for layer in layers}),
+        ("ep", layout.expert, {layer.experts: "experts" for layer in layers}),
+    ):
+        for count, things in counts.items():
+            if count % ways:
+                raise InputError(f"{what}: its {count} {things} do not split into {ways}; {key} divides their number")
     if layout.zero >= 2 and layout.pipeline > 1:
         raise InputError(f"{what}: gradients and weights are not sharded under a pipeline; use zero=1, or no ppN")
 
@@ -115,7 +122,9 @@ class _Graph:
             for part in reversed(self.mine(p)) if shown and not (lay.zero >= 2 and not lay.gradient_overlap) else ():
                 self._send_gradients(part, self.last[p], "-rest" if lay.gradient_overlap else "", shown)
             ends = tuple(sorted({*self.last[p], *([self.sent[p]] if p in self.sent else [])}))
-            held = sum(self.parts[k].trained for k in self.mine(p)) / (lay.shards if lay.zero else 1)
+            parts = [self.parts[k] for k in self.mine(p)]
+            held = sum(x.trained for x in parts)
+            held = lay.shard(held, sum(x.experts for x in parts)) if lay.zero else held
             seconds = held * OPTIMISER_BYTES / self.rates.bytes_per_s + self.rates.step_s
             self.add(Compute(f"optimiser.p{p}", seconds, ends, lay.stage(p)))
 
@@ -203,44 +212,51 @@ class _Graph:
         lay = self.layout
         if lay.shards == 1:
             return
-        groups, n = lay.shard_groups(p)
+        mine = self.mine(p)
+        trained, experts = (sum(self.parts[k].trained for k in mine), sum(self.parts[k].experts for k in mine))
         if lay.gather_overlap:
             if shown := self.rates.exposed:
-                size = shown * MASTER_BYTES * sum(self.parts[part].trained for part in self.mine(p))
-                self.sent[p] = self.add(Transfer(f"first-weights.s{p}", size, (), groups, f"all-gather/{n}"))
-            for part in self.mine(p):
-                size = (1 - self.rates.exposed) * MASTER_BYTES * self.parts[part].trained
-                chained = (self.sent[p],) if p in self.sent else ()
-                self.there[part] = self.sent[p] = self.add(
-                    Transfer(f"weights.p{part}", size, chained, groups, f"all-gather/{n}")
-                )
+                self._gather(f"first-weights.s{p}", p, shown, (trained, experts), ())
+            for part in mine:
+                here, chained = self.parts[part], (self.sent[p],) if p in self.sent else ()
+                size = (here.trained, here.experts)
+                self.there[part] = self._gather(f"weights.p{part}", p, 1 - self.rates.exposed, size, chained)
             return
-        size = MASTER_BYTES * sum(self.parts[part].trained for part in self.mine(p))
-        whole = self.add(Transfer(f"weights.s{p}", size, (), groups, f"all-gather/{n}"))
-        self.there.update(dict.fromkeys(self.mine(p), whole))
-        self.sent[p] = whole
+        whole = self._gather(f"weights.s{p}", p, 1.0, (trained, experts), ())
+        self.there.update(dict.fromkeys(mine, whole))
 
     def _fetch(self, part: int, p: int, label: str) -> int:
         """Weights of a part that are sharded: gathered for each pass, one part ahead if they may be."""
-        lay = self.layout
-        groups, n = lay.shard_groups(p)
+        lay, here = self.layout, self.parts[part]
         start = self.before.get(p, ()) if lay.gather_overlap else self.last.get(p, ())
         after = tuple(sorted({*start, *([self.sent[p]] if p in self.sent else [])}))
-        size = MASTER_BYTES * self.parts[part].weights
-        self.sent[p] = self.add(Transfer(f"weights-{label}", size, after, groups, f"all-gather/{n}"))
-        return self.sent[p]
+        return self._gather(f"weights-{label}", p, 1.0, (here.weights, here.expert_weights), after)
+
+    def _gather(self, name: str, p: int, share: float, size: tuple[float, float], after: tuple[int, ...]) -> int:
+        """A share of so many elements, of which so many are experts': those from workers that hold the same experts,
+        the others from all."""
+        lay = self.layout
+        elements, experts = size if lay.expert > 1 else (size[0], 0.0)
+        groups, n = lay.shard_groups(p)
+        rest = share * MASTER_BYTES * (elements - experts)
+        last = self.add(Transfer(name, rest, after, groups, f"all-gather/{n}"))
+        if experts > 0 and lay.shards > lay.expert:
+            groups, n = lay.expert_groups(p)
+            own = share * MASTER_BYTES * experts
+            last = self.add(Transfer(f"{name}-experts", own, (last,), groups, f"all-gather/{n}"))
+        self.sent[p] = last
+        return last
 
     def _send_gradients(self, part: int, done: Sequence[int], label: str, share: float = 1.0) -> None:
         """Of one part: those of experts over the workers that hold the same experts, the others over all."""
         lay, here, p = self.layout, self.parts[part], part % self.layout.pipeline
-        both = lay.data * lay.context
-        for name, elements, size in (("", here.trained - here.experts, both), ("-experts", here.experts, both)):
+        for name, elements in (("", here.trained - here.experts), ("-experts", here.experts)):
             groups, n = lay.shard_groups(p, lay.shards)
             within = lay.shards
             if name and lay.expert > 1:
-                groups, n = lay.copy_groups(p, lay.expert)
-                within = size // lay.expert
-            if elements <= 0 or size == 1:
+                groups, n = lay.expert_groups(p)
+                within = lay.shards // lay.expert
+            if elements <= 0 or lay.data * lay.context == 1:
                 continue
             after = tuple(sorted({*done, *([self.sent[p]] if p in self.sent else [])}))
             how = "reduce-scatter" if lay.zero else "ring"
@@ -250,7 +266,7 @@ class _Graph:
                 )
                 after = (self.add(made),)
                 self.sent[p] = after[0]
-            if lay.copies > 1 and not (name and lay.expert > 1):
+            if lay.copies > 1:
                 groups, n = lay.copy_groups(p, lay.shards)
                 across = share * MASTER_BYTES * elements / within
                 self.sent[p] = self.add(Transfer(f"copies{name}.p{part}{label}", across, after, groups, f"ring/{n}"))
@@ -261,10 +277,12 @@ def _memory(graph: _Graph) -> tuple[float, str]:
     lay, worst = graph.layout, (0.0, "")
     for p in range(lay.pipeline):
         parts = [graph.parts[k] for k in graph.mine(p)]
-        trained, weights = sum(x.trained for x in parts), sum(x.weights for x in parts)
-        held = 2.0 * weights / (lay.shards if lay.zero == 3 else 1)
-        gradients = 4.0 * trained / (lay.shards if lay.zero >= 2 else 1)
-        states = STATE_BYTES * trained / (lay.shards if lay.zero else 1)
+        trained, experts = sum(x.trained for x in parts), sum(x.experts for x in parts)
+        weights, mixed = sum(x.weights for x in parts), sum(x.expert_weights for x in parts)
+        held = 2.0 * (lay.shard(weights, mixed) if lay.zero == 3 else weights)
+        sharded = lay.shard(trained, experts)
+        gradients = 4.0 * (sharded if lay.zero >= 2 else trained)
+        states = STATE_BYTES * (sharded if lay.zero else trained)
         kept = sum(x.kept for x in parts) * _waiting(lay, p) / lay.virtual
         total = held + gradients + states + kept
         sizes = {"weights": held, "gradients": gradients, "optimiser states": states, "activations": kept}

@@ -246,7 +246,9 @@ def _on_layout(entry: Model, name: str, shape: str, workers: int, how: _How) -> 
     micro = how.micro_batches or how.batch or (4 * sizes["pipeline"] if sizes["pipeline"] > 1 else 1)
     zero = how.more.get("zero", sizes.get("zero", 1))
     if not 0 <= zero <= 3 or (zero < 3 and "zero" in sizes):
-        raise InputError(f"{whose}zero is {zero}; it is 0 to 3, and fsdp shards weights, which is 3")
+        raise InputError(
+            f"{whose}zero is {zero}; " + ("with fsdp it is 3; leave it out" if "zero" in sizes else "it is 0 to 3")
+        )
     if (recompute := how.more.get("recompute", "none")) not in RECOMPUTE:
         raise InputError(f"{whose}recompute {recompute!r} is not known; use one of {', '.join(RECOMPUTE)}")
     layout = Layout(**{

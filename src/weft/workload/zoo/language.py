@@ -129,6 +129,7 @@ class Transformer:
         return Layer(
             name, tensors + norm + more + ((adapters,) if adapters else ()), flops, s * h, summed=True,
             attention=products, causal=self.head != "none", between=s * between, context=s * context,
+            heads=heads,
         )  # fmt: skip
 
     def _inner(self, block: int, norm: tuple[int, ...]) -> Layer:
@@ -147,7 +148,7 @@ class Transformer:
         return Layer(
             f"block.{block}.experts", tensors, flops, s * h, summed=True,
             between=s * moe.inner * matrices * (moe.active + moe.shared), expert_params=sum(each) * moe.count,
-            sent=s * h * moe.active,
+            sent=s * h * moe.active, experts=moe.count,
         )  # fmt: skip
 
     def _feed_forward(self, inner: int, bias: bool = False) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from weft.errors import InputError
+from weft.workload.graphs.layout import named
 from weft.workload.zoo.catalogue import models
 from weft.workload.zoo.entry import Model, Published
 
@@ -33,6 +34,12 @@ def without(name: str) -> str:
     """A model's name without its options."""
     base, bracket, rest = name.rpartition("[")
     return base.rstrip() if bracket and rest.rstrip().endswith("]") else name
+
+
+def has_layout(name: str, parallel: str = "auto") -> bool:
+    """Whether a model is trained on a layout that names its factors; `parallel` is for one that does not say."""
+    scheme, _, shape = str(split(name)[1].get("parallel", parallel)).partition(":")
+    return scheme == "hybrid" and named(shape)
 
 
 def split(name: str) -> tuple[str, dict[str, Any]]:

@@ -65,6 +65,7 @@ def _attended(
     return Layer(
         name, plain.tensors, plain.flops + products, plain.activation, summed=True, attention=products,
         between=plain.between, context=2 * tokens * h,
+        heads=h // 128,
     )  # fmt: skip
 
 
