@@ -106,7 +106,11 @@ class ClusterSection(MachineFields):
     servers: Annotated[int | list[str] | None, Field(union_mode="left_to_right")] = Field(
         None, description="Number of servers (single-switch), or the nodes that are servers (links)."
     )
-    group: list[GroupRow] | None = Field(None, description="Unequal servers (single-switch, leaf-spine, rails).")
+    group: list[GroupRow] | None = Field(
+        None,
+        description="Unequal servers (single-switch, leaf-spine, rails). The planners ideal, pollux, random and themis "
+        "need GPUs of one kind.",
+    )
     oversubscription: Annotated[
         Positive | Annotated[list[Positive], Field(min_length=1, max_length=2)] | None,
         Field(union_mode="left_to_right"),
