@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft.errors import InputError, StackError
+from weft.errors import InputError, ScenarioError, StackError
 from weft.scenario import Scenario
 from weft.scenario.build import Layers, build
 from weft.scenario.sections import ClusterSection
@@ -111,3 +111,12 @@ def test_the_reference_names_the_planners_that_need_equal_gpus() -> None:
     said = ClusterSection.model_fields["group"].description or ""
     for name in names("planners"):
         assert (f" {name}" in said) == (not make("planners", name).unequal)
+
+
+def test_a_tree_from_a_file_has_no_use_for_the_speed_of_nvlink(tmp_path: Path) -> None:
+    (tmp_path / "tree.csv").write_text("node,rack\nn0,r0\nn1,r0\nn2,r1\nn3,r1\n")
+    cluster = '[cluster]\ntopology = "file"\nfile = "tree.csv"\ngpus_per_server = 8\ngpu = "H100"\ngpu_memory_gb = 80\n'
+    jobs = '[workload]\nsource = "jobs"\n[[workload.job]]\nmodel = "resnet50"\ngpus = 4\niterations = 5\n'
+    assert build(load(tmp_path, cluster + jobs)).cluster.n_gpus == 32
+    with pytest.raises(ScenarioError, match="nvlink_domain"):
+        build(load(tmp_path, cluster + "nvlink_gbps = 900\n" + jobs))

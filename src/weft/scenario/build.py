@@ -19,7 +19,7 @@ from weft.network.cost import CostModel
 from weft.network.estimates import Estimates
 from weft.network.topologies import Cable, Machine, Via
 from weft.network.topologies import build_cluster as build_topology
-from weft.network.topologies.build import machine_of
+from weft.network.topologies.build import check_nvlinks, machine_of
 from weft.network.topologies.files import read_topology
 from weft.policies.order.limited import Limits
 from weft.scenario.costs import build_cost
@@ -163,7 +163,8 @@ def build_workload(
     as few servers as can hold it. A run passes the `network` that it simulates, whose cost model is then asked once.
     """
     network = network or physics(scenario, seed)[0]
-    alone = estimates(cluster, network)
+    with located(scenario.where):
+        alone = estimates(cluster, network)
 
     first, *others = (_Speeds(scenario, cluster, alone, gpu) for gpu in cluster.gpu_types)
     with located(scenario.where):
@@ -321,13 +322,15 @@ def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:
 
 def _from_file(scenario: Scenario, file: str, seed: int) -> Cluster:
     """The cluster of a topology.conf or a node/rack table, whose name is relative to the scenario's folder."""
-    machine = {f.name for f in fields(Machine)}
+    known = {f.name for f in fields(Machine)}
     given = scenario.cluster.model_dump(exclude_unset=True, exclude={"topology", "file"})
     network = {name: given.pop(name) for name in ("oversubscription", "spines") if name in given}
     with located(scenario.where):
         for name in given:
-            if name not in machine and name != "preset":
+            if name not in known and name != "preset":
                 raise ScenarioError(f"cluster.{name} has no meaning beside a file; leave it out")
         if isinstance(network.get("oversubscription"), list):
             raise ScenarioError("cluster.oversubscription is a list, which only rails take; give one number")
-        return read_topology(scenario.folder / file, machine_of(given, Machine()), seed=seed, **network)
+        asked = dict(given)
+        machine = machine_of(given, Machine())
+        return check_nvlinks(read_topology(scenario.folder / file, machine, seed=seed, **network), asked)
