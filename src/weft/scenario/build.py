@@ -172,6 +172,7 @@ def build_workload(
             scenario.workload, cluster.n_gpus, cluster.gpu_types[0], first.profile_of, seed, scenario.folder,
             first.iteration_s, first.rescaled,
             {other.gpu: (other.profile_of, other.iteration_s, other.rescaled) for other in others},
+            lambda each, gpus: _fits(cluster, each, gpus),
         )  # fmt: skip
         if (every_s := scenario.run.checkpoint_s) is not None:
             workload = replace(workload, jobs=[
@@ -200,11 +201,12 @@ def _check_jobs(workload: Workload, cluster: Cluster, cost: CostModel | None) ->
             cost.check(job.model)
         if not cluster.alike:
             _check_type(job, cluster)
-        room = cluster.shaped(job.per_server).gpus_per_server
-        if job.per_server and (room >= job.per_server).sum() * job.per_server < job.gpus:
+        if job.per_server and not _fits(cluster, job.per_server, job.gpus):
+            n = job.gpus // job.per_server
             raise ScenarioError(
-                f"workload.trace_shapes: job {job.id} needs {job.gpus // job.per_server} servers with {job.per_server} "
-                "GPUs for itself, which the cluster does not have; enlarge it, or set trace_shapes to false"
+                f"workload.trace_shapes: job {job.id} needs {n} {'server' if n == 1 else 'servers'} with "
+                f"{job.per_server} GPUs for itself, which the cluster does not have; enlarge it, set oversize to "
+                '"leave-out", or set trace_shapes to false'
             )
         if job.memory_bytes > cluster.gpu_memory_bytes:
             needs, there = job.memory_bytes / GB, cluster.gpu_memory_bytes / GB
@@ -212,6 +214,11 @@ def _check_jobs(workload: Workload, cluster: Cluster, cost: CostModel | None) ->
                 f"workload.models: {job.model} on {job.gpus} GPUs needs {needs:.3g} GB of each, they have {there:g}; "
                 "leave it out, or raise cluster.gpu_memory_gb"
             )
+
+
+def _fits(cluster: Cluster, each: int, gpus: int) -> bool:
+    """Whether a job with `each` workers on each of its servers fits into the empty cluster."""
+    return int((cluster.gpus_per_server >= each).sum()) * each >= gpus
 
 
 def _check_type(job: Job, cluster: Cluster) -> None:
