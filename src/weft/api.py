@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.core.refusal import unequal_gpus
 from weft.errors import InputError, near
 from weft.runs.bound import bound_over_seeds
 from weft.runs.prepare import compile_kernels
@@ -134,20 +135,21 @@ def sweep(
     asked = _layers(None, (order, place, interleave, pace), taken)
     points = changes.sweep(Scenario.load(scenario), settings)
     tasks: list[Task] = []
-    shapes: list[tuple[changes.Setting, Scenario, list[int], int, bool]] = []
+    shapes: list[tuple[changes.Setting, Scenario, list[int], int, bool, tuple[str, ...]]] = []
     checked: list[Stack] = []
     for setting, given in points:
-        names, numbers = _stacks(given, stacks), seeds_of(given, seeds)
+        numbers = seeds_of(given, seeds)
+        # what cannot run is refused before any worker is started
+        own, notes = _fitting(given, asked, _stacks(given, stacks), numbers[0], named=bool(stacks))
         mine = [
             Task(given, replace(asked, stack=name), seed, record and seed == numbers[0])
             for seed in numbers
-            for name in names
+            for name in own
         ]
-        # what cannot run is refused before any worker is started
-        own = [build(given, task.seed, task.layers).stack for task in mine[: len(names)]]
-        checked += own
+        checked += own.values()
         tasks += mine
-        shapes.append((setting, given, numbers, len(mine), any(stack.planner.shares_gpus for stack in own)))
+        shared = any(stack.planner.shares_gpus for stack in own.values())
+        shapes.append((setting, given, numbers, len(mine), shared, notes))
     compile_kernels(on_compile or say, checked)
     for stack in checked:  # what is not compiled yet is compiled here, and not by several workers side by side
         stack.interleave.prepare()
@@ -155,8 +157,8 @@ def sweep(
         tell(0, len(tasks))
         runs = run_grid(tasks, workers, run_task, tell)
     found, at = [], 0
-    for setting, given, numbers, n, shared in shapes:
-        its = tuple(runs[at : at + n])
+    for setting, given, numbers, n, shared, notes in shapes:
+        its = tuple(replace(run, notes=(*run.notes, *notes)) if notes else run for run in runs[at : at + n])
         least = bound_over_seeds(given, numbers, shared)
         found.append((setting, Comparison(given.name, tuple(numbers), its, given.is_recorded, least)))
         at += n
@@ -326,6 +328,23 @@ def _layers(stack: str | None, policies: tuple[Given, Given, Given, Given], take
     names = ("order", "place", "interleave", "pace")
     texts = [None if one is None else text_of(layer, one, taken) for layer, one in zip(names, policies, strict=True)]
     return Layers(stack, *texts)
+
+
+def _fitting(
+    scenario: Scenario, asked: Layers, names: Sequence[str], seed: int, named: bool
+) -> tuple[dict[str, Stack], tuple[str, ...]]:
+    """The stacks by name, and a note about each that is left out because it cannot plan for unequal GPUs: one of the
+    section [compare]. One that the caller names is refused when it runs, and so is the first if no other is left."""
+    fits: dict[str, Stack] = {}
+    notes: list[str] = []
+    made = {name: build(scenario, seed, replace(asked, stack=name)) for name in names}
+    for name, experiment in made.items():
+        reason = "" if named else unequal_gpus(experiment.stack, experiment.cluster)
+        if reason:
+            notes.append(f"compare: stack {name} is left out: {reason}")
+        else:
+            fits[name] = experiment.stack
+    return (fits, tuple(notes)) if fits else ({names[0]: made[names[0]].stack}, ())
 
 
 def _stacks(scenario: Scenario, given: Sequence[str] | None) -> list[str]:

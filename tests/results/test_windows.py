@@ -131,3 +131,11 @@ def test_one_window_has_no_interval_and_says_so() -> None:
     assert found["intervals"]["over"] is None
     assert found["intervals"]["note"].startswith("the recorded jobs are one window of 20.0 s, so there is no interval")
     assert found["stacks"][0]["metrics"]["jct_mean_s"]["ci95"] == [None, None]
+
+
+def test_jobs_that_come_at_once_make_no_window() -> None:
+    frame = jobs(np.zeros(3), np.array([100.0, 50.0, 80.0]))
+    found = compare({"a": [summary(1, frame)]}, {"a": [binned(frame)]}, {"a": [frame]})
+    assert found["intervals"]["over"] is None
+    assert "at once" in found["intervals"]["note"]
+    assert "window" not in found["intervals"]["note"]

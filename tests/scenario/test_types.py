@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from weft.errors import InputError, StackError
+import weft
+from weft.errors import InputError, ScenarioError, StackError
 from weft.scenario import Scenario
 from weft.scenario.build import Layers, build
+from weft.scenario.sections import ClusterSection
 from weft.sim import simulate
+from weft.stacks.registry import make, names
 
 TEXT = """
 [cluster]
@@ -90,3 +93,30 @@ def test_the_shipped_cluster_of_24576_gpus_builds() -> None:
         ("server", 8), ("rail group", 256), ("pod", 3072), ("cluster", 24576),
     ]  # fmt: skip
     assert cluster.closest(16384).name == "cluster"
+
+
+def test_a_default_comparison_leaves_out_planners_of_one_kind(tmp_path: Path) -> None:
+    listed = load(tmp_path, TEXT + '[compare]\nstacks = ["themis", "fifo", "srsf"]\nseeds = 1\n')
+    runs = weft.compare(listed, workers=1).runs
+    assert [run.stack for run in runs] == ["fifo", "srsf"]
+    assert all(any("stack themis is left out: " in note for note in run.notes) for run in runs)
+    with pytest.raises(StackError, match="one kind of GPU"):
+        weft.compare(listed, stacks=["fifo", "themis"], workers=1)
+    alone = load(tmp_path, TEXT + '[compare]\nstacks = ["themis"]\nseeds = 1\n')
+    with pytest.raises(StackError, match="one kind of GPU"):
+        weft.compare(alone, workers=1)
+
+
+def test_the_reference_names_the_planners_that_need_equal_gpus() -> None:
+    said = ClusterSection.model_fields["group"].description or ""
+    for name in names("planners"):
+        assert (f" {name}" in said) == (not make("planners", name).unequal)
+
+
+def test_a_tree_from_a_file_has_no_use_for_the_speed_of_nvlink(tmp_path: Path) -> None:
+    (tmp_path / "tree.csv").write_text("node,rack\nn0,r0\nn1,r0\nn2,r1\nn3,r1\n")
+    cluster = '[cluster]\ntopology = "file"\nfile = "tree.csv"\ngpus_per_server = 8\ngpu = "H100"\ngpu_memory_gb = 80\n'
+    jobs = '[workload]\nsource = "jobs"\n[[workload.job]]\nmodel = "resnet50"\ngpus = 4\niterations = 5\n'
+    assert build(load(tmp_path, cluster + jobs)).cluster.n_gpus == 32
+    with pytest.raises(ScenarioError, match="nvlink_domain"):
+        build(load(tmp_path, cluster + "nvlink_gbps = 900\n" + jobs))

@@ -28,6 +28,9 @@ def explain(
     if len(job) > 2:
         raise typer.BadParameter("give a job, or a folder and a job")
     folder = run_folder(dir if len(job) == 1 else Path(job[0]))
+    if len(job) == 2 and folder.is_file():
+        what = "is a scenario" if folder.suffix == ".toml" else "is a file"
+        raise InputError(f"{folder}: {what}; give the folder of a run, which weft simulate --out or weft serve wrote")
     if len(job) == 2 and not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder; give one that weft simulate --out or weft serve wrote")
     told = _explain(folder, job[-1])

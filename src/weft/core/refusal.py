@@ -7,12 +7,21 @@ from collections.abc import Iterator
 from weft.core.stack import Stack
 from weft.core.world import World
 from weft.errors import StackError
+from weft.model.cluster import Cluster
 
 
 def refuse(stack: Stack, world: World) -> None:
     """Raise StackError, with the reason in words, if the stack needs what this world lacks."""
     for reason in _objections(stack, world):
         raise StackError(f"stack {stack.name} cannot run in the {world.name} world: {reason}")
+
+
+def unequal_gpus(stack: Stack, cluster: Cluster) -> str:
+    """Why the stack cannot plan for this cluster's GPUs, which are of several kinds; empty if it can."""
+    if stack.planner.unequal or cluster.alike:
+        return ""
+    name, types = stack.planner.name, " and ".join(cluster.gpu_types)
+    return f"{name} knows one kind of GPU, and this cluster has several ({types}); use an order and a place"
 
 
 def _objections(stack: Stack, world: World) -> Iterator[str]:
@@ -30,9 +39,8 @@ def _objections(stack: Stack, world: World) -> Iterator[str]:
         yield f"{planner.name} changes the number of GPUs of a job, and this world runs a job at the size it asked for"
     if planner.uneven and not can.uneven:
         yield f"{planner.name} may give a job more GPUs on one server than on another, and this world cannot"
-    if not planner.unequal and not world.cluster.alike:
-        types = " and ".join(world.cluster.gpu_types)
-        yield f"{planner.name} knows one kind of GPU, and this cluster has several ({types}); use an order and a place"
+    if reason := unequal_gpus(stack, world.cluster):
+        yield reason
     if world.restart_s is not None and planner.shortest_stay_s <= world.restart_s:
         yield (
             f"{planner.name} may take GPUs from a job after {planner.shortest_stay_s:g} s, and a restart takes "

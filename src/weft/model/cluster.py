@@ -69,6 +69,7 @@ class Topology:
     router: Router = field(repr=False, compare=False)
     seed: int = 0
     notes: tuple[str, ...] = ()  # what the reader of results must know about it
+    sums: bool = True  # whether there are switches between servers that could sum what passes (SHARP)
 
     def route(self, src: int, dst: int, flow: int = 0) -> Route:
         """Links from NIC `src` to NIC `dst` (empty when they are the same)."""

@@ -101,6 +101,8 @@ def _over_windows(
     if many:
         rough = f"; fewer than {FEW} windows give a rough interval" if windows.count < FEW else ""
         note = f"intervals over {windows.count} windows of {duration(windows.length_s)}{seeds}{rough}"
+    elif windows.span_s < 1e-6:
+        note = f"the recorded jobs all come at once, so there is no interval{seeds}"
     else:
         note = f"the recorded jobs are one window of {duration(windows.length_s)}, so there is no interval{seeds}"
     result["intervals"] = {

@@ -51,6 +51,11 @@ class Windows:
         """How long a window lasts."""
         return self.bin_s * self.per_window
 
+    @property
+    def span_s(self) -> float:
+        """From the first job's submission to the last one's; 1 ns or less where all come at once."""
+        return self.bin_s * self.bins
+
     def weights(self) -> Floats:
         """How often each bin occurs in each replicate."""
         rng = np.random.default_rng(20)

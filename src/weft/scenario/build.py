@@ -19,7 +19,7 @@ from weft.network.cost import CostModel
 from weft.network.estimates import Estimates
 from weft.network.topologies import Cable, Machine, Via
 from weft.network.topologies import build_cluster as build_topology
-from weft.network.topologies.build import machine_of
+from weft.network.topologies.build import check_nvlinks, machine_of
 from weft.network.topologies.files import read_topology
 from weft.policies.order.limited import Limits
 from weft.scenario.costs import build_cost
@@ -164,7 +164,8 @@ def build_workload(
     as few servers as can hold it. A run passes the `network` that it simulates, whose cost model is then asked once.
     """
     network = network or physics(scenario, seed)[0]
-    alone = estimates(cluster, network)
+    with located(scenario.where):
+        alone = estimates(cluster, network)
 
     first, *others = (_Speeds(scenario, cluster, alone, gpu) for gpu in cluster.gpu_types)
     with located(scenario.where):
@@ -172,6 +173,7 @@ def build_workload(
             scenario.workload, cluster.n_gpus, cluster.gpu_types[0], first.profile_of, seed, scenario.folder,
             first.iteration_s, first.rescaled,
             {other.gpu: (other.profile_of, other.iteration_s, other.rescaled) for other in others},
+            lambda each, gpus: _fits(cluster, each, gpus),
         )  # fmt: skip
         if (every_s := scenario.run.checkpoint_s) is not None:
             workload = replace(workload, jobs=[
@@ -214,11 +216,12 @@ def _check_jobs(workload: Workload, cluster: Cluster, cost: CostModel | None) ->
             cost.check(job.model)
         if not cluster.alike:
             _check_type(job, cluster)
-        room = cluster.shaped(job.per_server).gpus_per_server
-        if job.per_server and (room >= job.per_server).sum() * job.per_server < job.gpus:
+        if job.per_server and not _fits(cluster, job.per_server, job.gpus):
+            n = job.gpus // job.per_server
             raise ScenarioError(
-                f"workload.trace_shapes: job {job.id} needs {job.gpus // job.per_server} servers with {job.per_server} "
-                "GPUs for itself, which the cluster does not have; enlarge it, or set trace_shapes to false"
+                f"workload.trace_shapes: job {job.id} needs {n} {'server' if n == 1 else 'servers'} with "
+                f"{job.per_server} GPUs for itself, which the cluster does not have; enlarge it, set oversize to "
+                '"leave-out", or set trace_shapes to false'
             )
         if job.memory_bytes > cluster.gpu_memory_bytes:
             needs, there = job.memory_bytes / GB, cluster.gpu_memory_bytes / GB
@@ -226,6 +229,11 @@ def _check_jobs(workload: Workload, cluster: Cluster, cost: CostModel | None) ->
                 f"workload.models: {job.model} on {job.gpus} GPUs needs {needs:.3g} GB of each, they have {there:g}; "
                 "leave it out, or raise cluster.gpu_memory_gb"
             )
+
+
+def _fits(cluster: Cluster, each: int, gpus: int) -> bool:
+    """Whether a job with `each` workers on each of its servers fits into the empty cluster."""
+    return int((cluster.gpus_per_server >= each).sum()) * each >= gpus
 
 
 def _check_type(job: Job, cluster: Cluster) -> None:
@@ -336,13 +344,15 @@ def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:
 
 def _from_file(scenario: Scenario, file: str, seed: int) -> Cluster:
     """The cluster of a topology.conf or a node/rack table, whose name is relative to the scenario's folder."""
-    machine = {f.name for f in fields(Machine)}
+    known = {f.name for f in fields(Machine)}
     given = scenario.cluster.model_dump(exclude_unset=True, exclude={"topology", "file"})
     network = {name: given.pop(name) for name in ("oversubscription", "spines") if name in given}
     with located(scenario.where):
         for name in given:
-            if name not in machine and name != "preset":
+            if name not in known and name != "preset":
                 raise ScenarioError(f"cluster.{name} has no meaning beside a file; leave it out")
         if isinstance(network.get("oversubscription"), list):
             raise ScenarioError("cluster.oversubscription is a list, which only rails take; give one number")
-        return read_topology(scenario.folder / file, machine_of(given, Machine()), seed=seed, **network)
+        asked = dict(given)
+        machine = machine_of(given, Machine())
+        return check_nvlinks(read_topology(scenario.folder / file, machine, seed=seed, **network), asked)

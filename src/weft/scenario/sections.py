@@ -76,7 +76,9 @@ class MachineFields(Section):
     )
     gpu: str | None = Field(None, description="GPU type, for compute times; by default V100.")
     gpu_memory_gb: Positive | None = Field(None, description="Memory of a GPU; by default 16.")
-    nic_gbps: Gbps | None = Field(None, description="Speed of each NIC; by default 10.")
+    nic_gbps: Gbps | None = Field(
+        None, description="Speed of each NIC, and of each link of a torus or dragonfly; by default 10."
+    )
     nics_per_server: Annotated[int, Field(ge=1, le=1000)] | None = Field(
         None, description="NICs of each server, by default 1; of n GPUs, number g uses NIC g x NICs / n, rounded down."
     )
@@ -106,7 +108,11 @@ class ClusterSection(MachineFields):
     servers: Annotated[int | list[str] | None, Field(union_mode="left_to_right")] = Field(
         None, description="Number of servers (single-switch), or the nodes that are servers (links)."
     )
-    group: list[GroupRow] | None = Field(None, description="Unequal servers (single-switch, leaf-spine, rails).")
+    group: list[GroupRow] | None = Field(
+        None,
+        description="Unequal servers (single-switch, leaf-spine, rails). The planners ideal, pollux, random and themis "
+        "need GPUs of one kind.",
+    )
     oversubscription: Annotated[
         Positive | Annotated[list[Positive], Field(min_length=1, max_length=2)] | None,
         Field(union_mode="left_to_right"),
@@ -311,7 +317,8 @@ class NetworkSection(Sharing):
     collective: CollectiveName = Field(
         "ring",
         description="Algorithm of transfers whose profile names none. "
-        "nccl: the fastest of ring, double-tree and nvls for each message, as NCCL's tuning model chooses.",
+        "nccl: the fastest of ring, double-tree and nvls for each message, as NCCL's tuning model chooses; sharp: not "
+        "on a torus or dragonfly.",
     )
     tiers: dict[str, TierRow] = Field(
         default_factory=dict, description="tiers: for each model (or default), its fractions: machine, rack, network."

@@ -11,6 +11,7 @@ import numpy as np
 from weft.errors import ScenarioError
 from weft.model.cluster import Cluster
 from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
+from weft.network.collectives.lowering import check_sums
 from weft.network.cost import CostModel, shape_of
 from weft.network.estimates import Estimates
 from weft.network.iteration import Sharing
@@ -71,6 +72,7 @@ def estimates(cluster: Cluster, network: NetworkSpec) -> Estimates:
             "cluster.nics_per_server or cluster.nvlink_domain"
         )
     if cost is None:
+        check_sums(network.collective, cluster.topology, "network.")
         return Estimates(cluster, network.alone, network.collective)
     return Estimates(
         cluster, exposed=lambda profile, model, gpus: cost.exposed_s(profile, model, shape_of(cluster, gpus))

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from testkit.draws import examples
 from weft.errors import InputError
+from weft.model.cluster import Cluster
 from weft.model.profile import Profile, Transfer
 from weft.network.collectives import get_collective, open_collective, route_collective, stages
 from weft.network.collectives.placed import PLACED, binary_tree, candidates, nodes_of
 from weft.network.iteration import play_on
-from weft.network.topologies import Machine, single_switch
+from weft.network.topologies import Machine, dragonfly, single_switch, torus
 
 together = st.lists(st.integers(0, 5), min_size=2, max_size=24).map(lambda nodes: tuple(sorted(nodes)))
 
@@ -126,3 +127,12 @@ def test_flows_one_by_one_refuse_a_choice_by_size() -> None:
     with pytest.raises(InputError, match="chooses by the size"):
         open_collective("nccl", (0, 1, 2, 3), cluster)
     assert route_collective("nccl", (0, 1, 2, 3), cluster).choices
+
+
+@pytest.mark.parametrize("cluster", [torus([2, 2], Machine(2)), dragonfly(2, 1, 2, Machine(2))])
+def test_networks_without_a_switch_above_all_do_not_sum(cluster: Cluster) -> None:
+    assert route_collective("sharp", (0, 1), cluster).legs  # inside one server
+    with pytest.raises(InputError, match="sums"):
+        route_collective("sharp", (0, 1, 2, 3), cluster)
+    assert route_collective("nvls", (0, 1, 2, 3), cluster).legs
+    assert route_collective("sharp", (0, 1, 2, 3), single_switch(2, Machine(2))).legs

@@ -209,5 +209,10 @@ def test_jobs_keep_recorded_shapes(tmp_path: Path) -> None:
 def test_shapes_that_cannot_be_had(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="2 servers"):
         _ = build(shaped(tmp_path, servers=1)).workload
+    left = build(shaped(tmp_path, servers=1, oversize="leave-out")).workload
+    assert [job.id for job in left.jobs] == ["c", "d"]  # a and b want two servers, c may go anywhere
+    assert sum("2 jobs have a shape that does not fit and are left out" in note for note in left.notes) == 1
+    free = build(shaped(tmp_path, servers=1, oversize="leave-out", trace_shapes=False)).workload
+    assert len(free.jobs) == 4
     with pytest.raises(InputError, match="trace_shapes"):
         _ = build(shaped(tmp_path, "job_id,submit_s,gpus,duration_s\na,0,2,600\n")).workload

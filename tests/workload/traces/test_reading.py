@@ -26,6 +26,24 @@ def test_a_folder_of_clusters_is_one_trace(tmp_path: Path) -> None:
     assert trace.notes == ("not read: 195job.csv",)
 
 
+def test_a_page_beside_a_trace_is_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text(RAW + "a,5,600,1\n")
+    (tmp_path / "README.md").write_text("# Where this comes from\n")
+    assert detect(tmp_path) == "elasticflow-raw"
+    trace = read(tmp_path)
+    assert (trace.n_rows_in, trace.notes) == (1, ("not read: README.md",))
+
+
+def test_a_folder_without_a_trace_names_its_files(tmp_path: Path) -> None:
+    for name in ("one.txt", "two.txt"):
+        (tmp_path / name).write_text("nothing\n")
+    with pytest.raises(TraceError, match=r"one\.txt, two\.txt"):
+        read(tmp_path)
+    (tmp_path / "two.txt").write_text("submit_s,gpus\n0,1\n")
+    with pytest.raises(TraceError, match=r"one\.txt: no known trace format"):
+        read(tmp_path)
+
+
 def test_ids_that_repeat_between_files_get_the_files_name(tmp_path: Path) -> None:
     for vc in ("aa", "bb"):
         (tmp_path / f"{vc}.trace").write_text("LM (batch size 5)\tcd\t-n\t1\t10\t0\t1\n")

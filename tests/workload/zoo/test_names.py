@@ -124,6 +124,7 @@ WRONG = {
     "vgg16[workers=0]": "workers is '0'; it must be a whole number of at least 1",
     "vgg16[parallel=sideways]": "parallel 'sideways' is not known",
     "vgg16[parallel=pipeline:2]": "parallel 'pipeline:2' is not known",
+    "vgg16[parallel=hybrid:xx4]": "hybrid:tp4xcp2",
     "vgg16[parallel=hybrid:3x3x3]": "the product must be the number of workers, 4",
     "vgg16[batch=64": "close the bracket; write options as vgg16[batch=64]",
     "vgg17[batch=64]": "'vgg17' is not in the zoo; did you mean vgg",

@@ -28,7 +28,7 @@ from functools import lru_cache
 from itertools import chain
 
 from weft.errors import InputError
-from weft.model.cluster import Cluster, Route
+from weft.model.cluster import Cluster, Route, Topology
 from weft.model.flows import FlowGroup
 from weft.model.profile import APART
 from weft.network.collectives.algorithms import NCCL, get_collective, host_ranks, stages
@@ -36,6 +36,7 @@ from weft.network.collectives.placed import candidates
 from weft.network.collectives.stages import Pair, Stage, Stages
 from weft.network.collectives.wiring import Wires
 
+SHARP = "sharp"
 _INF = float("inf")
 _SPREAD = 1_000_003  # keeps (flow key, source rank, destination rank) apart in one number
 
@@ -129,6 +130,15 @@ def _timed(route: RoutedCollective, cluster: Cluster) -> RoutedCollective:
     return replace(route, latency_s=sum(leg.latency_s for leg in route.legs), s_per_byte=s_per_byte)
 
 
+def check_sums(collective: str, topology: Topology, where: str = "") -> None:
+    """Refuse sums in switches between servers where there are no such switches."""
+    if collective == SHARP and not topology.sums:
+        raise InputError(
+            f'{where}collective is "{SHARP}", and a {topology.name} has no switch that sums for all servers; use ring, '
+            "hierarchical, nvls or nccl"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class PlacedStage:
     """A stage on given servers, not routed yet: messages between servers by place in the algorithm, and for each flow
@@ -164,6 +174,8 @@ def placed_stages(
     spec, n = get_collective(collective), len(placement)
     servers: list[int] = cluster.server_of_gpu[list(placement)].tolist()
     nodes = tuple(cluster.node_of_server[servers].tolist()) if spec.placed else None
+    if collective == SHARP and len(set(nodes or ())) > 1:
+        check_sums(collective, cluster.topology)
     rounds = _unit_stages(collective, n, n_ps, nodes) if n > 1 else ()
     if not rounds:
         return []

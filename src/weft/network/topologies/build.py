@@ -233,10 +233,23 @@ def machine_of(given: dict[str, Any], usual: Machine, where: str = "cluster") ->
         if name not in presets():
             raise ScenarioError(f'{where}.preset is "{name}"; choose one of {", ".join(presets())}')
         found = {key: value for key, value in presets()[name].items() if key != "source"}
+        if given.get("gpu") not in (None, found["gpu"]) and given.get("gpu_memory_gb") is None:
+            raise ScenarioError(
+                f'{where}.gpu is "{given["gpu"]}", and the memory of preset "{name}" is that of a {found["gpu"]}; '
+                "give gpu_memory_gb, too"
+            )
     found |= {name: given.pop(name) for name in _MACHINE if given.get(name) is not None}
     if found.get("gpus_per_server", 0) and "nics_per_server" not in found:
         found["nics_per_server"] = min(usual.nics_per_server, found["gpus_per_server"])
     return replace(usual, **found)
+
+
+def check_nvlinks(cluster: Cluster, given: Mapping[str, Any]) -> Cluster:
+    """The cluster; refuses the figures of an NVLink domain that it does not have (a domain of 1 says so itself)."""
+    for name in ("nvlink_gbps", "nvlink_latency_us"):
+        if given.get(name) and given.get("nvlink_domain") is None and not cluster.nvlinks:
+            raise ScenarioError(f"cluster.{name} has no meaning without an NVLink domain; give nvlink_domain, too")
+    return cluster
 
 
 def _groups(rows: Sequence[Mapping[str, Any]], machine: Machine) -> list[Group]:
@@ -248,7 +261,10 @@ def _groups(rows: Sequence[Mapping[str, Any]], machine: Machine) -> list[Group]:
         if "preset" not in given and ("gpu" in given) != ("gpu_memory_gb" in given):
             raise ScenarioError(f"{where} has one of gpu and gpu_memory_gb; give both, or a preset")
         usual = replace(machine, nvlink_domain=1, nvlink_gbps=None) if "preset" in given else machine
-        found.append(Group(count, machine_of(given, usual, where)))
+        made = machine_of(given, usual, where)
+        if row.get("nvlink_gbps") is not None and row.get("nvlink_domain") is None and made.nvlink_domain == 1:
+            raise ScenarioError(f"{where}.nvlink_gbps has no meaning without an NVLink domain; give nvlink_domain, too")
+        found.append(Group(count, made))
         for name in given:
             raise ScenarioError(f"{where}.{name} has no meaning for a group; leave it out")
     return found
@@ -269,6 +285,7 @@ def build_cluster(kind: str, *, seed: int = 0, **given: Any) -> Cluster:
     usual = CASSINI_MACHINE if kind == "cassini" else Machine()
     if kind == "cassini" and given.get("servers") == 6:
         usual = replace(usual, gpus_per_server=2)
+    asked = dict(given)
     machine = machine_of(given, usual)
     if machine.nics_per_server > 1 and kind in _ONE_NIC:
         raise ScenarioError(f"cluster.nics_per_server is {machine.nics_per_server}; a {kind} topology has one NIC each")
@@ -286,4 +303,4 @@ def build_cluster(kind: str, *, seed: int = 0, **given: Any) -> Cluster:
     for name, parameter in takes.items():
         if parameter.default is parameter.empty and name not in given:
             raise ScenarioError(f"cluster.{name} is missing; a {kind} topology needs it")
-    return build(machine=machine, seed=seed, **given)
+    return check_nvlinks(build(machine=machine, seed=seed, **given), asked)

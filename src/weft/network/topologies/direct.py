@@ -42,7 +42,8 @@ def torus(dims: Sequence[int], machine: Machine | None = None, *, seed: int = 0)
         fabric.nics(i, names[point], gbps=machine.nic_gbps * max(1, degree))
     for a, b in pairs:
         fabric.cable(a, b, machine.nic_gbps, "torus")
-    return fabric.cluster()
+    cluster = fabric.cluster()
+    return replace(cluster, topology=replace(cluster.topology, sums=False))
 
 
 def dragonfly(
@@ -70,6 +71,8 @@ def dragonfly(
             f"cluster.router_groups is {groups}; {routers} routers with {global_links} global links reach "
             f"{ports} other groups: give at most {ports + 1} groups"
         )
+    if groups == 1 and global_links > 1:
+        raise ScenarioError(f"cluster.global_links is {global_links}, and there is one group of routers; leave it out")
     fabric = Fabric("dragonfly", machine, seed, ("router", "router group"))
     where = [(group, router) for group in range(groups) for router in range(routers)]
     for rack, (group, router) in enumerate(where):
@@ -89,4 +92,4 @@ def dragonfly(
                 fabric.cable(lower, upper, machine.nic_gbps, "global")
     cluster = fabric.cluster()
     note = "a dragonfly routes over the fewest hops; adaptive routing would spread load over other groups"
-    return replace(cluster, topology=replace(cluster.topology, notes=(note,)))
+    return replace(cluster, topology=replace(cluster.topology, notes=(note,), sums=False))

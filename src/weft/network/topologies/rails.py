@@ -8,6 +8,7 @@ NVLink first, where the job has that GPU.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
 
 from weft.errors import ScenarioError
@@ -74,4 +75,8 @@ def rails(
     for pod in range(pods) if deep else ():
         for j in range(spines):
             fabric.cable(tops[pod][j], f"core{j}", below[pod] / top_ratio, "spine")
-    return fabric.cluster(pxn=pxn)
+    cluster, rest = fabric.cluster(pxn=pxn), len(rows) % per_pod
+    if not rest:
+        return cluster
+    note = f"racks_per_pod is {per_pod}, which {len(rows)} rail groups do not fill: the last pod has {rest}"
+    return replace(cluster, topology=replace(cluster.topology, notes=(note,)))

@@ -12,7 +12,7 @@ from pathlib import Path
 from weft.errors import InputError
 from weft.model.job import Job
 from weft.workload.generators import arrivals, drawn
-from weft.workload.generators.draft import Draft, IterationTime, ProfileOf, Rescaled, Times, finish
+from weft.workload.generators.draft import Draft, Fits, IterationTime, ProfileOf, Rescaled, Times, finish
 from weft.workload.generators.drawn import MARGINALS
 from weft.workload.generators.spec import JobSpec, WorkloadSpec
 from weft.workload.streams import Stream
@@ -40,6 +40,7 @@ class _Making:
     base_dir: Path
     times: Times
     notes: list[str]
+    fits: Fits | None = None
 
 
 def generate(
@@ -52,6 +53,7 @@ def generate(
     iteration_s: IterationTime | None = None,
     rescaled: Rescaled | None = None,
     others: Mapping[str, tuple[ProfileOf, IterationTime | None, Rescaled | None]] | None = None,
+    fits: Fits | None = None,
 ) -> Workload:
     """The jobs of a scenario.
 
@@ -59,13 +61,13 @@ def generate(
     alone on the cluster, given a third number if its transfers send at most that through a NIC; `rescaled(model, gpus,
     asked, share)` an iteration of a job that asked for another size, with as many samples, or with that share of the
     batch per GPU. `gpu` is the GPU type these hold for; `base_dir` the folder that paths in `spec` start from; `others`
-    are the same three functions for other types of GPU.
+    are the same three functions for other types of GPU; `fits(each, gpus)` says whether a shape fits the cluster.
     """
     times = Times(profile_of, iteration_s, spec.reading, rescaled, spec.elastic_batch)
     times.gpu = gpu
     for name, (profile, seconds, scaled) in (others or {}).items():
         times.others[name] = Times(profile, seconds, spec.reading, scaled, spec.elastic_batch)
-    making = _Making(spec, n_gpus, seed, base_dir, times, [])
+    making = _Making(spec, n_gpus, seed, base_dir, times, [], fits)
     drafts = _SOURCES[spec.source](making)
     jobs = finish(_unique(drafts), making.times, n_gpus)
     if making.times.converted:
@@ -99,7 +101,7 @@ def _of_any_size(making: _Making) -> list[Draft]:
     if spec.draw_from is not None:
         from weft.workload.generators.replayed import drawn_rows, rows_to_drafts, trace_rows
 
-        rows, format = trace_rows(spec.draw_from, spec, making.n_gpus, making.base_dir, making.notes)
+        rows, format = trace_rows(spec.draw_from, spec, making.n_gpus, making.base_dir, making.notes, making.fits)
         making.notes.append(f"GPUs and lengths are drawn from {spec.draw_from}")
         chosen = drawn_rows(rows, n, seed)
         drafts = rows_to_drafts(chosen, format, spec, making.times, seed, making.notes)
@@ -195,7 +197,7 @@ def _trace(making: _Making) -> list[Draft]:
     from weft.workload.generators.replayed import rows_to_drafts, stretch, trace_rows
 
     spec = making.spec
-    rows, format = trace_rows(spec.trace or "", spec, making.n_gpus, making.base_dir, making.notes)
+    rows, format = trace_rows(spec.trace or "", spec, making.n_gpus, making.base_dir, making.notes, making.fits)
     if spec.jobs is not None and spec.jobs < len(rows):
         total = len(rows)
         if spec.pick == "random":

@@ -16,6 +16,7 @@ ProfileOf = Callable[[str, int], Profile]  # (model, GPUs) -> one iteration
 IterationTime = Callable[..., float]  # (model, GPUs, perhaps the cap of a NIC) -> seconds of an iteration alone
 # (model, GPUs, GPUs asked for, batch per GPU relative to the one asked for) -> an iteration; None keeps the samples
 Rescaled = Callable[[str, int, int, float | None], Profile]
+Fits = Callable[[int, int], bool]  # (workers on each server, GPUs) -> whether the empty cluster has room for that
 Reading = Literal["alone", "compute", "one-gpu"]
 MAX_ITERATIONS = 10**15
 _BATCHES = 6  # batches from the smallest to the largest, evenly spaced

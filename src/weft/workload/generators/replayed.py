@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from weft.errors import InputError, TraceError
-from weft.workload.generators.draft import Draft, Times
+from weft.workload.generators.draft import Draft, Fits, Times
 from weft.workload.generators.drawn import draw_models, draw_sizes, iterations_between, log_normal_s
 from weft.workload.generators.spec import WorkloadSpec
 from weft.workload.streams import Stream
@@ -65,7 +65,7 @@ def find_trace(name: str, base_dir: Path, field: str = "workload.trace") -> Path
 
 
 def trace_rows(
-    name: str, spec: WorkloadSpec, n_gpus: int, base_dir: Path, notes: list[str]
+    name: str, spec: WorkloadSpec, n_gpus: int, base_dir: Path, notes: list[str], fits: Fits | None = None
 ) -> tuple[list[TraceJob], str]:
     """The usable jobs of a trace in the order of submission, and its format; what was dropped goes to the notes."""
     field = "workload.trace" if name == spec.trace else "workload.draw_from"
@@ -82,6 +82,11 @@ def trace_rows(
     if len(kept) < len(rows):
         notes.append(f"trace {name}: {len(rows) - len(kept)} jobs are outside the chosen vc and times")
     kept = _sized(kept, name, spec, n_gpus, notes)
+    if fits is not None and spec.trace_shapes and spec.oversize == "leave-out":
+        found = [job for job in kept if not (each := _per_server(job, job.gpus)) or fits(each, job.gpus)]
+        if len(found) < len(kept):
+            notes.append(f"trace {name}: {len(kept) - len(found)} jobs have a shape that does not fit and are left out")
+        kept = found
     if not kept:
         raise TraceError(f"{field}: {name} has no job that can be used; see `weft trace inspect`")
     return kept, trace.format
@@ -158,13 +163,22 @@ def _shapes(rows: Sequence[TraceJob], sizes: Sequence[int], notes: list[str]) ->
         raise TraceError("workload.trace_shapes: the trace does not say how jobs were spread; set it to false")
     found, unequal = [], 0
     for row, gpus in zip(rows, sizes, strict=True):
-        parts = [int(part) for part in (row.shape or "").split("+") if part]
-        unequal += len(set(parts)) > 1
-        found.append(parts[0] if len(set(parts)) == 1 and sum(parts) == gpus else 0)
+        unequal += len(set(_parts(row))) > 1
+        found.append(_per_server(row, gpus))
     notes.append(
         f"shapes: {sum(each > 0 for each in found)} jobs as recorded, {unequal} had unequal parts and are free"
     )
     return found
+
+
+def _parts(row: TraceJob) -> list[int]:
+    return [int(part) for part in (row.shape or "").split("+") if part]
+
+
+def _per_server(row: TraceJob, gpus: int) -> int:
+    """Workers on each server of its recorded shape; 0 where they were unequal, or that shape is not of so many GPUs."""
+    parts = _parts(row)
+    return parts[0] if len(set(parts)) == 1 and sum(parts) == gpus else 0
 
 
 def _models(

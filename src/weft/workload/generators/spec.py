@@ -232,7 +232,9 @@ class WorkloadSpec(BaseModel):
     )
     damaged_rows: Literal["skip", "fail"] = Field("skip", description="What to do with a damaged row of a trace.")
     oversize: Literal["refuse", "leave-out", "cap"] = Field(
-        "refuse", description="What to do with jobs of a trace that want more GPUs than the cluster has."
+        "refuse",
+        description="What to do with jobs of a trace that want more GPUs than the cluster has; leave-out is also for "
+        "shapes (trace_shapes) that do not fit.",
     )
     vc: list[str] = Field(default_factory=list, description="Virtual clusters of a trace to use; by default all.")
     from_s: NotNegative | None = Field(None, description="Use jobs of a trace submitted at this time or later.")

@@ -22,7 +22,7 @@ from weft.workload.traces.tools import PLAIN_COLUMNS
 
 def detect(path: str | Path) -> str:
     """The name of a trace file's (or folder's) format, detected from its content."""
-    return _detect(_files(Path(path))[0][0]).name
+    return _detect_any(Path(path), _files(Path(path))[0]).name
 
 
 def read(
@@ -49,7 +49,7 @@ def read(
     options = Options(on_error, attempts)
     if said or (format is None and not root.is_dir() and _matching(Head.of(root)) is None):
         return _table(root, said or {}, options)
-    reader = FORMATS[format] if format else _detect(files[0])
+    reader = FORMATS[format] if format else _detect_any(root, files)
     parts = [_read_one(file, reader, options, forced=format is not None) for file in files]
     frame = pl.concat(part.frame for part in parts)
     if len(files) > 1:
@@ -92,8 +92,16 @@ def _files(root: Path) -> tuple[list[Path], list[str]]:
     clusters = [p for p in found if re.match(r"cluster\d+\.", p.name)]
     if not found:
         raise TraceError(f"{root}: the folder holds no file; give a trace file or a folder of them")
-    chosen = clusters or found
+    chosen = clusters or [p for p in found if p.suffix.lower() != ".md"] or found
     return chosen, [p.name for p in found if p not in chosen]
+
+
+def _detect_any(root: Path, files: Sequence[Path]) -> Format:
+    """The format of a trace's first file; where no file of a folder has one, they are named."""
+    if root.is_dir() and not any(_matching(Head.of(path)) for path in files):
+        names = ", ".join(path.name for path in files[:MOST]) + (", ..." if len(files) > MOST else "")
+        raise TraceError(f"{root}: no file of the folder has a known trace format; give --format, or one of {names}")
+    return _detect(files[0])
 
 
 def _detect(path: Path) -> Format:

@@ -306,7 +306,9 @@ def _given(shape: str, workers: int, whose: str) -> tuple[int, int, int]:
     try:
         tensor, pipeline, data = (int(part) for part in shape.lower().split("x"))
     except ValueError as error:
-        raise InputError(f"{what}: give tensor x pipeline x data, as in hybrid:2x2x2") from error
+        raise InputError(
+            f"{what}: give tensor x pipeline x data, as in hybrid:2x2x2, or factors by name, as in hybrid:tp4xcp2"
+        ) from error
     if min(tensor, pipeline, data) < 1:
         raise InputError(f"{what}: each of tensor, pipeline and data is at least 1")
     if (product := tensor * pipeline * data) != workers:
