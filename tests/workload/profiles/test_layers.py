@@ -215,7 +215,8 @@ def test_dallys_layer_files_have_their_published_sums(name: str) -> None:
     assert gradient_bytes / 1e6 == pytest.approx(megabytes, rel=0.01)
     profile = file.profile(8)
     assert profile.message_bytes == pytest.approx(gradient_bytes)
-    assert profile.compute_s == pytest.approx(forward_s + backward_s)
+    updates_s = 1e-9 * sum(x.update for x in file.layers)
+    assert profile.compute_s == pytest.approx(forward_s + backward_s + updates_s)
     assert not any(x.name[0].isdigit() for x in file.layers)
 
 
