@@ -69,7 +69,7 @@ def ends(
     ],
 )
 def test_example_by_hand(pace: Pace, expected: tuple[float, ...]) -> None:
-    """The example of docs/baselines/at-most.md and adadual.md: b = 1 s/GB, eta = 0.25 s/GB."""
+    """The example of docs/baselines/adadual.md: b = 1 s/GB, eta = 0.25 s/GB."""
     b, eta = 1e-9, 0.25e-9
     transfers = [(1.0e9, 0.0), (0.3e9, 0.1), (0.5e9, 0.2)]
     assert ends(b, eta, transfers, pace.admission(b, eta)) == pytest.approx(expected)

@@ -27,7 +27,7 @@ from weft.testing import check_pace
 
 
 def test_two_jobs_on_one_nic_by_hand() -> None:
-    """docs/baselines/fair-flows.md: two pushes of 6 bytes from server 0 to 1 at 10 bytes/s, and their broadcasts."""
+    """docs/baselines/flow.md: two pushes of 6 bytes from server 0 to 1 at 10 bytes/s, and their broadcasts."""
     jobs = [servers(1, (0,), 6.0), servers(1, (0,), 6.0)]
     assert ends(Equal(), jobs) == pytest.approx([1.2, 1.2])
     assert ends(Tcp("ideal"), jobs) == pytest.approx([1.2, 1.2])
