@@ -19,7 +19,7 @@ from weft.sim.engine import Engine
 
 
 def test_compatible_by_hand() -> None:
-    """docs/baselines/ccml.md: iterations of 2 s repeat a shift every 2 s, of 2 and 3 s every second, of 2 and 2.3 s
+    """By hand: iterations of 2 s repeat a shift every 2 s, of 2 and 3 s every second, of 2 and 2.3 s
     never (they are no ratio of whole numbers up to 4, within 5 %)."""
     assert common_s(2.0, 2.0) == 2.0
     assert common_s(2.0, 3.0) == pytest.approx(1.0)
@@ -65,7 +65,7 @@ def test_a_search_that_is_too_long_finds_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_how_close_iterations_must_be_to_a_ratio() -> None:
-    """docs/baselines/ccml.md: within 5 % of a ratio of whole numbers up to 4. 2 and 2.08 s differ by 4 %, 2 and 2.16 s
+    """By hand: within 5 % of a ratio of whole numbers up to 4. 2 and 2.08 s differ by 4 %, 2 and 2.16 s
     by 8 %. 3 and 4 s repeat a shift every second. 4 and 5 s would do so too, but 5 is too large a number, and 4 x 4 s
     and 3 x 5 s, the nearest, differ by 1 in 15, 6.7 %."""
     assert common_s(2.0, 2.08) == pytest.approx(2.0)
@@ -94,7 +94,7 @@ def jobs_on(nics: tuple[tuple[int, ...], ...], compute_s: tuple[float, ...], cap
 
 
 def test_weights_by_hand() -> None:
-    """docs/baselines/ccml.md: three jobs on a NIC of 21 that compute for long have 16, 4 and 1 of it; two flows of a
+    """By hand: three jobs on a NIC of 21 that compute for long have 16, 4 and 1 of it; two flows of a
     job share its part; a flow alone on another NIC has all of it. When the first is gone the others have 16.8 and 4.2.
     """
     capacity = [21.0, 10.0, 99.0]
@@ -114,7 +114,7 @@ def test_weights_by_hand() -> None:
 
 
 def test_weights_have_a_bound() -> None:
-    """docs/baselines/ccml.md: seven compatible jobs on a NIC. From the last to the first they would weigh 840 x 1, 4,
+    """By hand: seven compatible jobs on a NIC. From the last to the first they would weigh 840 x 1, 4,
     16, 64, 256, 1024 and 4096. 840 x 256 = 215,040 is below 2^18 = 262,144 and 840 x 1024 = 860,160 is above, so the
     first two weigh 2^18."""
     capacity = [21.0, 99.0]

@@ -44,7 +44,7 @@ def _rate(rule: ShortestRule, flows: FlowSet, live: np.ndarray, now_s: float = 1
 
 
 def test_how_long_a_flow_will_stay_by_hand() -> None:
-    """docs/baselines/shortest.md: twenty flows have lasted 1 s (ten) and 3 s (ten), 2 s in the mean. One that is 0.5 s
+    """By hand: twenty flows have lasted 1 s (ten) and 3 s (ten), 2 s in the mean. One that is 0.5 s
     old stays for (10 x 0.5 + 10 x 2.5 + 2) / 21 s, and one of 2 s for (10 x 1 + 2) / 11 s. One of 4 s is older than any
     before, and stays for as long again."""
     rule, _, _ = _rule()
@@ -64,7 +64,7 @@ def _at_equal_cost(age_s: float = 0.0) -> tuple[PatientRule, FlowSet, np.ndarray
 
 @pytest.mark.parametrize("age_s", [0.0, 1.5])
 def test_who_pushes_by_hand(age_s: float) -> None:
-    """docs/baselines/shortest.md: a job needs 0.6 s at full rate, in which a foreign flow loses a line rate. At a price
+    """By hand: a job needs 0.6 s at full rate, in which a foreign flow loses a line rate. At a price
     X that costs X (2 / 0.6)^(3/4) x 1 x 0.6; waiting costs half of a lifetime, 1 s, and the time for which the flow
     stays. A little below the X at which both are equal the job pushes; a little above it the foreign flow has all."""
     rule, flows, live = _at_equal_cost(age_s)

@@ -41,7 +41,7 @@ def test_utilities() -> None:
 
 
 def test_allegro_by_hand() -> None:
-    """docs/baselines/pcc.md: half of the line is free. Doubling from 0.05 to 0.8, which loses, so back to 0.4; two
+    """By hand: half of the line is free. Doubling from 0.05 to 0.8, which loses, so back to 0.4; two
     pairs of trials 1 % up and down; both favour more, so from 0.404 on by 1 %, 2 %, ..., until 0.531 loses 2.6 %
     beyond what the buffer takes; back to 0.496 and new trials."""
     rule = PccRule()
@@ -73,7 +73,7 @@ def test_allegro_tries_further_where_its_pairs_disagree() -> None:
 
 
 def test_allegro_tries_by_one_percent_again_after_a_return() -> None:
-    """docs/baselines/pcc.md: trials 3 % up and down from 1,000,000 bytes/s favour more, so it moves to 1,030,000 and on
+    """By hand: trials 3 % up and down from 1,000,000 bytes/s favour more, so it moves to 1,030,000 and on
     by 1 % to 1,040,300. There its utility falls: it returns to 1,030,000 and tries 1 % up or down of it."""
     rule, flows, rows = PccRule(), one_flow(), np.array([0])
     rule.begin(Demand(CAPACITY, seed=1))
@@ -130,7 +130,7 @@ def test_the_order_of_trials_is_drawn_by_the_seed() -> None:
 
 
 def test_vivace_by_hand() -> None:
-    """docs/baselines/pcc.md: at 10 Gbit/s the gradient of x^0.9 is 0.9 x 10,000^-0.1 = 0.358; the first step is as many
+    """By hand: at 10 Gbit/s the gradient of x^0.9 is 0.9 x 10,000^-0.1 = 0.358; the first step is as many
     Mbit/s, the second twice, the third three times as many. A queue that grows turns it round."""
     rule, flows = PccRule("vivace"), one_flow()
     rule.begin(Demand(CAPACITY, seed=3))
@@ -166,7 +166,7 @@ def test_what_the_buffer_takes_is_delay_and_not_loss() -> None:
 
 
 def test_vivace_is_held_to_a_bound_that_grows() -> None:
-    """docs/baselines/pcc.md: a step is at most 5 % of the rate, then 15 %, 25 % while it goes one way and the bound
+    """By hand: a step is at most 5 % of the rate, then 15 %, 25 % while it goes one way and the bound
     holds it back; when it turns round the bound is 5 % again. The rate is 0.08 Mbit/s and every
     gradient 1 Mbit/s, so each step would be longer than the rate itself."""
     rule, flows, rows = PccRule("vivace"), one_flow(), np.array([0])
@@ -183,7 +183,7 @@ def test_vivace_is_held_to_a_bound_that_grows() -> None:
 
 
 def test_vivace_turns_round_with_small_steps() -> None:
-    """docs/baselines/pcc.md: at 10 Gbit/s every gradient is 1 Mbit/s up or down. Four steps up are 1, 2, 3 and 2 x 4 -
+    """By hand: at 10 Gbit/s every gradient is 1 Mbit/s up or down. Four steps up are 1, 2, 3 and 2 x 4 -
     3 = 5 Mbit/s, all far below the bound of 5 %, 500 Mbit/s. It turns round, and the steps down are 1 and 2 Mbit/s; it
     turns round again, and the first step up is 1 Mbit/s."""
     rule, flows, rows = PccRule("vivace"), one_flow(), np.array([0])

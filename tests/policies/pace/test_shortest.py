@@ -38,7 +38,7 @@ def _owed_by_kernel(
 
 @pytest.mark.parametrize("owed", [owed, _owed_by_kernel])
 def test_what_others_are_owed_by_hand(owed: Any) -> None:
-    """docs/baselines/shortest.md: links of 10. A job that weighs 4 and meets one foreign flow on one link leaves it
+    """By hand: links of 10. A job that weighs 4 and meets one foreign flow on one link leaves it
     10 / 5, and with two flows there a third of the link, as much as each of them has; one that meets two on two links
     pays for both: four quarters for it, and half for each of them; three on three links: 4 / 9 against 1. What a flow
     does not ask for is not kept for it."""
@@ -94,7 +94,7 @@ def _rates_by_kernel(
 
 @pytest.mark.parametrize("rates", [rates, _rates_by_kernel])
 def test_the_busiest_link_of_a_job_is_what_it_needs(rates: Any) -> None:
-    """docs/baselines/shortest.md: links of 10. Job 0 has 20 bytes for link 0 and 15 for link 1, so 2 and 1.5 s; job 1
+    """By hand: links of 10. Job 0 has 20 bytes for link 0 and 15 for link 1, so 2 and 1.5 s; job 1
     has 30 bytes for link 0, 3 s. The most on any link is 2 s and 3 s: job 0 goes first, though both of its links
     together have 3.5 s to do. Flows on one link do add up: with two flows of 20 bytes on link 0, 4 s, job 0 goes after
     job 1."""

@@ -185,7 +185,8 @@ def test_no_batch_is_smaller_than_asked_for_while_there_are_gpus_for_it() -> Non
 
 
 def test_by_hand_batches() -> None:
-    """The table of docs/baselines/pollux.md: an iteration counts 22/7 on two GPUs and 1 on one."""
+    """An iteration counts 22/7 on two GPUs and 1 on one. At 100 s a has done 40 x 22/7; b, with 50 of 1 s, comes. One
+    GPU each: a 1 x 100/130, b 1. At 270 s (270 - 30)/300 = 0.80 > 0.7955: a takes both, for 8 iterations of 2.5 s."""
     cluster = toy_cluster(racks=1, servers_per_rack=2, gpus_per_server=1)
     jobs = [_with_batches(320, cluster), toy_job("b", 1, 50, 1.0, submit_s=100.0)]
     result = simulate(cluster, jobs, resolve("pollux"))
