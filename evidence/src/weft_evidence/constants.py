@@ -114,10 +114,12 @@ def recorded(paper: str) -> dict[str, Mapping[str, Any]]:
     return {row["headline"]: row for row in rows}
 
 
-def cell(claim: Claim, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """A claim's cell in a table: with its verdict in the quick run, where that is another one."""
+def cell(claim: Claim, rows: Mapping[str, Mapping[str, Any]], paper: str) -> str:
+    """A claim's cell in a table: with its verdict in the quick run, where that is another one; or why it was not run,
+    as `without` in constants.toml says."""
     if (row := rows.get(claim.headline)) is None:
-        return "not run"
+        why = given(paper).get("without", {}).get(claim.id)
+        return f"not run: {why}" if why else "not run"
     ends = tuple(End(**end) for end in row["ends"])
     words = Stability(claim.id, claim.headline, row["verdict"], row["measured"], ends).short
     return words if row["verdict"] == claim.verdict else f"{words} (quick: {row['verdict']})"
