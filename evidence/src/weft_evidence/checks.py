@@ -151,7 +151,7 @@ def _apart(a: float, b: float) -> float:
 
 
 def _nearly(published: float, measured: Measured) -> Verdict:
-    if _agrees(published, measured, None):
+    if agrees(published, measured, None):
         return "reproduced"
     return "not judged" if _holds(published, measured) else "no"
 
@@ -176,7 +176,7 @@ def on_that_side(of: float) -> Rule:
     def rule(published: float, measured: Measured) -> Verdict:
         if _side(of, published > of, measured) == "no":
             return "not judged" if _holds(published, measured) else "no"
-        return "reproduced" if _agrees(published, measured, of) else "direction"
+        return "reproduced" if agrees(published, measured, of) else "direction"
 
     return Rule(rule, Kind.EFFECT, of)
 
@@ -254,7 +254,7 @@ def _holds(published: float, measured: Measured) -> bool:
     return low is not None and high is not None and low <= published <= high
 
 
-def _agrees(published: float, measured: Measured, of: float | None) -> bool:
+def agrees(published: float, measured: Measured, of: float | None) -> bool:
     """Whether the published number lies in the interval, or within a tenth of the mean where the interval is narrower
     than that.
 

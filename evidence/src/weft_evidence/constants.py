@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft_evidence import papers
+from weft_evidence import claims_of, papers
 
 if TYPE_CHECKING:
     from weft_evidence.claims import Claim
@@ -114,10 +114,13 @@ def recorded(paper: str) -> dict[str, Mapping[str, Any]]:
     return {row["headline"]: row for row in rows}
 
 
-def cell(claim: Claim, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """A claim's cell in a table: with its verdict in the quick run, where that is another one."""
+def cell(claim: Claim, rows: Mapping[str, Mapping[str, Any]], paper: str) -> str:
+    """A claim's cell in a table: with its verdict in the quick run, where that is another one; or why it was not run,
+    as `without` in constants.toml says, or since quick runs leave it out."""
     if (row := rows.get(claim.headline)) is None:
-        return "not run"
+        quick = claims_of(paper, quick=True).get(claim.id)
+        late = "only whole runs" if quick is None or quick.slow else "waits for its run"
+        return f"not run: {given(paper).get('without', {}).get(claim.id, late)}"
     ends = tuple(End(**end) for end in row["ends"])
     words = Stability(claim.id, claim.headline, row["verdict"], row["measured"], ends).short
     return words if row["verdict"] == claim.verdict else f"{words} (quick: {row['verdict']})"

@@ -113,7 +113,7 @@ def blocks(paper: str) -> dict[str, str]:
     ]
     for claim in found.headlines:
         cause = "" if claim.verdict == "reproduced" else causes[claim.headline]
-        beside = [real.get(claim.id, "")] * bool(real) + ([cell(claim, stable)] if stable else [])
+        beside = [real.get(claim.id, "")] * bool(real) + ([cell(claim, stable, paper)] if stable else [])
         row = (*cells(claim), cause, *beside)
         lines.append(f"| {' | '.join(row)} |")
     waiting = len(claims_of(paper)) - len(found.claims)

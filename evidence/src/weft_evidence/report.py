@@ -181,7 +181,9 @@ def render(result: Reproduction, command: str = "") -> str:
     if result.headlines:
         stable = stable_rows(result.paper)
         more = ("stability",) if stable else ()
-        first = [(*headline_cells(claim), *(cell(claim, stable) for _ in more)) for claim in result.headlines]
+        first = [
+            (*headline_cells(claim), *(cell(claim, stable, result.paper) for _ in more)) for claim in result.headlines
+        ]
         table = _grid((*COLUMNS, *more), first, result.headlines, COLUMNS.index("verdict"))
         drawn = picture_card(headline_picture(result), "headlines", _BESIDE) if _beside(result) else ""
         head += f'<section class="card">{grid_table(table)}</section>{drawn}<h2>All claims</h2>'

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import weft
+from weft.policies.interleave.cassini.rotate import score_at
 from weft.scenario import Scenario
 from weft.scenario.build import build_cluster, build_workload
 from weft.stacks import resolve
@@ -17,8 +18,11 @@ from weft_evidence.cassini import CONTROLS
 from weft_evidence.cassini.beyond import RULES, _with, leases_ended, loop_free, loops, many_jobs, published_shifts
 from weft_evidence.cassini.contention import contention
 from weft_evidence.cassini.ecn import Ecn, ecn_marks, marked_share
+from weft_evidence.cassini.readings import CHANGES, READINGS, changed
 from weft_evidence.cassini.real import _dctcp, _met, _quarters
-from weft_evidence.cassini.snapshots import CAPACITY_GBPS, Snapshot, Traced, played
+from weft_evidence.cassini.snapshots import CAPACITY_GBPS, Snapshot, Traced, played, shifted
+from weft_evidence.cassini.table_2 import told_from
+from weft_evidence.claims import Measured
 from weft_live.testbed.build import controls
 from weft_live.testbed.jobs import Timing
 
@@ -176,3 +180,36 @@ def test_figure_19_says_that_reno_stands_in_for_dctcp(tmp_path: Path, monkeypatc
     assert len(said) == 1
     assert said[0].startswith("testbed: this kernel has no dctcp, and ours cannot be had: ")
     assert said[0].endswith("; figure 19 is run with reno, which halves its window for a mark")
+
+
+def test_readings_of_snapshot_4_by_hand() -> None:
+    """Equal jobs that compute for c and send for s lose (s - c) of c + s, times the rate above capacity, at any shift
+    between: 60 and 140 ms at 37.5 of 50 Gbit/s score 1 - 80/200 x 25/50, from 60 ms on, and not before."""
+    found = READINGS["computes 60 ms, sends 140 at 37.5 Gbit/s (shift, score, Themis' time fitted)"][0]
+    best = shifted(found)
+
+    def at(ms: float) -> float:
+        return score_at(best.circles, CAPACITY_GBPS, [0.0, ms / 1e3], best.periods)
+
+    assert [at(60), at(100), at(140)] == pytest.approx([0.8] * 3)
+    assert at(50) == pytest.approx(0.8 - 10 / 200 * 0.5)
+    assert best.rotation.score == pytest.approx(0.8)
+    ours = shifted(READINGS["as the claims have it"][0])
+    assert score_at(ours.circles, CAPACITY_GBPS, [0.0, 0.06], ours.periods) < ours.unshifted
+
+
+def test_changes_of_models_are_scenarios_and_change_what_they_say() -> None:
+    for change, (unlimited, instead) in CHANGES.items():
+        made = changed("figure-13", change)
+        Scenario.load(made)
+        named = {model.partition("[")[0]: model for key in ("models", "arriving") for model in made["workload"][key]}
+        assert all(named.get(other.partition("[")[0]) == (other or None) for other in instead.values() if other)
+        assert ("gpt2-medium" in named) is ("gpt2-medium" not in instead)
+        assert (made["cluster"].get("gpu_memory_gb") == 1000) is unlimited
+
+
+def test_a_tenth_that_reaches_no_effect_reproduces_nothing() -> None:
+    rule = told_from(lambda: 176.0)
+    assert rule(166.0, Measured(168.0)) == "no"
+    assert rule(166.0, Measured(150.0)) == "no"  # more than a tenth from what is published
+    assert rule(150.0, Measured(151.0)) == "reproduced"  # and 25 from 176, more than a tenth

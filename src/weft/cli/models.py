@@ -78,9 +78,15 @@ def show(
     worker: Annotated[int, typer.Option("--worker", help="The worker whose traffic is drawn.")] = 0,
     layers: Annotated[bool, typer.Option("--layers", help="List the layers and their gradients, too.")] = False,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw into a file, too.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.json", help="Write the iteration as a profile file.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Draw one iteration of a model, alone on the network: computing and traffic over time, and the circle.
+
+    A file may be counters of a NIC over time (CSV: time_s,bytes) while its job was alone: their period and phases are
+    found, and said. Such a file, or what --out writes, can stand wherever a model's name can.
 
     Example: weft models show gpt3-cassini --workers 8 --gpu A100
 
@@ -116,6 +122,8 @@ def show(
         )
     if plot is not None:
         _save(picture, plot)
+    if out is not None:
+        _write(profile, out)
     if json:
         print_json({**_as_dict(entry, alone, worker, gbps, layers), "remarks": remarks})
         return
@@ -171,6 +179,13 @@ def _save(picture: IterationPicture, file: Path) -> None:
     from weft.results.pictures.style import save_picture
 
     save_picture(iteration_figure(picture), file)
+    notice(f"wrote {file}")
+
+
+def _write(profile: Profile, file: Path) -> None:
+    from weft.workload.profiles.files import save_profile
+
+    save_profile(profile, file)
     notice(f"wrote {file}")
 
 

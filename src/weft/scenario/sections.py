@@ -134,6 +134,8 @@ class ClusterSection(MachineFields):
         None, description="Speeds of rack and edge uplinks (three-tier), instead of oversubscription."
     )
     k: Count | None = Field(None, description="Ports of a switch (fat-tree): k pods, k^3/4 servers.")
+    pods: Count | None = Field(None, description="Pods of a fat-tree that is not k-ary; racks are its edge switches.")
+    cores: Count | None = Field(None, description="Core switches (fat-tree with pods), each joined to every pod.")
     latency_us: NotNegative = Field(0.0, description="Latency of a message between servers.")
     intra_latency_us: NotNegative = Field(0.0, description="Latency of a message inside a server.")
     nvlink_latency_us: NotNegative = Field(0.0, description="Latency of a message between servers that NVLink joins.")

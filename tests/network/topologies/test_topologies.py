@@ -77,6 +77,13 @@ small_clusters: st.SearchStrategy[Cluster] = st.one_of(
         st.integers(0, 5),
     ),
     st.builds(lambda half, seed: fat_tree(2 * half, seed=seed), st.integers(1, 3), st.integers(0, 5)),
+    st.builds(
+        lambda pods, half, below, up: fat_tree(pods=pods, racks=pods * half, servers_per_rack=below, cores=half * up),
+        st.integers(1, 4),
+        st.integers(1, 3),
+        st.integers(1, 3),
+        st.integers(1, 3),
+    ),
     st.builds(lambda seed: cassini(seed=seed), st.integers(0, 5)),
     st.builds(lambda seed: cassini_multi_gpu(seed=seed), st.integers(0, 5)),
 )
@@ -165,6 +172,30 @@ def test_fat_tree_counts(k: int) -> None:
     assert isinstance(router, EcmpRouter)
     assert n_paths(router, 0, len(servers) - 1) == (k // 2) ** 2
     assert all(t.oversubscription in (None, 1.0) for t in tier_summary(cluster))
+
+
+def test_the_tree_of_the_titan_paper() -> None:
+    """64 pods of 8 servers: 256 edge, 256 aggregation and 64 core switches, each core joined to every pod once."""
+    cluster = fat_tree(machine=Machine(8, nic_gbps=100), pods=64, racks=256, servers_per_rack=2, cores=64)
+    links, servers = cluster.topology.links, {s.name for s in cluster.servers}
+    switches = Counter(name.rstrip("0123456789.") for name in {link.src for link in links} - servers)
+    assert switches == {"edge": 256, "agg": 256, "core": 64}
+    assert len(servers) == 512
+    pods = Counter((link.dst, link.src.split(".")[0]) for link in links if link.dst.startswith("core"))
+    assert len(pods) == 64 * 64
+    assert set(pods.values()) == {1}
+    assert [t.oversubscription for t in tier_summary(cluster)] == [None, 0.5, 0.25]  # 2 down, 4 up; 4 down, 16 up
+    router = cluster.topology.router
+    assert isinstance(router, EcmpRouter)
+    assert [n_paths(router, 0, other) for other in (1, 2, 8)] == [1, 4, 64]
+
+
+@pytest.mark.parametrize("k", [2, 4, 6])
+def test_a_k_ary_tree_said_by_its_pods_is_the_same(k: int) -> None:
+    half = k // 2
+    said = fat_tree(pods=k, racks=k * half, servers_per_rack=half, cores=half * half)
+    assert said.topology.links == fat_tree(k).topology.links
+    assert [s.domains for s in said.servers] == [s.domains for s in fat_tree(k).servers]
 
 
 @FAST

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from weft_evidence.cassini.scenarios import DLRM, EXPERIMENTS, JITTER
 from weft_evidence.cassini.statements import STATEMENTS
+from weft_evidence.cassini.table_2 import snapshot_claims
 from weft_evidence.checks import (
     LabCheck,
     Rule,
@@ -228,41 +229,6 @@ def _at_least(least: float) -> Rule:
     return replace(known, judge=lambda p, m: "not judged" if m.value is None else known.judge(p, m))
 
 
-def _snapshot_claims() -> dict[str, _Check]:
-    from weft_evidence.cassini.snapshots import SNAPSHOTS, played
-
-    found: dict[str, _Check] = {}
-
-    def comm(number: int, name: str, shifted: bool) -> Callable[[_CassiniRuns], Measured]:
-        return lambda lab: Measured(played(SNAPSHOTS[number], shifted)["jobs"][name]["comm_ms"])
-
-    def score(number: int) -> Callable[[_CassiniRuns], Measured]:
-        return lambda lab: Measured(played(SNAPSHOTS[number], True)["score"])
-
-    def shift(number: int, name: str) -> Callable[[_CassiniRuns], Measured]:
-        return lambda lab: Measured(played(SNAPSHOTS[number], True)["jobs"][name]["shift_ms"])
-
-    for number, snapshot in SNAPSHOTS.items():
-        how, kind = ("fitted", Kind.FITTED) if snapshot.fitted else ("predicted", None)
-        key = f"table-2.snapshot-{number}"
-        found[f"{key}.score"] = _Check(
-            f"snapshot {number} ({how}): score", snapshot.score, "", score(number), nearly, seeded=False, kind=kind
-        )
-        for job in snapshot.jobs:
-            slug = job.name.lower().replace("'", "-2")
-            for word, value, shifted in (("themis", job.themis_ms, False), ("cassini", job.cassini_ms, True)):
-                what = f"snapshot {number} ({how}): communication time of {job.name}, {word}"
-                measure = comm(number, job.name, shifted)
-                found[f"{key}.{slug}.{word}"] = _Check(what, value, "ms", measure, nearly, seeded=False, kind=kind)
-        for job in snapshot.jobs[1:]:
-            slug = job.name.lower().replace("'", "-2")
-            what = f"snapshot {number} ({how}): time-shift of {job.name}"
-            found[f"{key}.{slug}.shift"] = _Check(
-                what, job.shift_ms, "ms", shift(number, job.name), nearly, seeded=False, kind=kind
-            )
-    return found
-
-
 def _figure_2_ratio(lab: _CassiniRuns) -> Measured:
     from weft_evidence.cassini.snapshots import FIGURE_2, played
 
@@ -313,7 +279,7 @@ CLAIMS: dict[str, _Check] = {
         "Figure 2: time-shift (the period is read from it)", 120.0, "ms", _figure_2_shift, nearly, seeded=False,
         kind=Kind.FITTED,
     ),
-    **_snapshot_claims(),
+    **snapshot_claims(),
     **{
         name: check
         for figure, stacks in published(PAPER).items()

@@ -1,5 +1,5 @@
 """Numbers of docs/papers/titan.md:
-python -m weft_evidence.titan.experiments [claims|inside|accuracy|unstated|arriving|readings|profit [JOBS]]
+python -m weft_evidence.titan.experiments [claims|inside|accuracy|unstated|arriving|readings|profit|worth [JOBS]]
 
 `claims` runs the whole reproduction over three seeds and writes docs/papers/titan/claims.json. `inside` prints what
 Exp#7 is with limits on what devices of one server exchange, `accuracy` what Figure 12 is with them and with slower
@@ -7,13 +7,14 @@ communication. `unstated` changes what the paper does not state about its traces
 a quarter of an hour of CPU; JOBS takes the first jobs only). `arriving` has the bytes that each arriving job sends by
 itself, where communication takes no time; `profit` what Titan and ElasticFlow earn until moments that both share.
 `readings` judges the claims about the traces by their own rules where communication takes no time and consolidation
-takes idle machines (three seeds; about ten minutes of CPU).
+takes idle machines (three seeds; about ten minutes of CPU). `worth` says what the paper's tree and the trace's own
+models would change (the first 1,500 jobs, three seeds).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ from weft_evidence.pages import ROOT, asked_for, write_claims
 from weft_evidence.titan import CLAIMS
 from weft_evidence.titan.runs import DEALT, HD, STACKS, TraceRun, bytes_between, measured, on_testbed, scenario
 from weft_evidence.titan.statements import Part
+from weft_evidence.titan.worth import worth
 
 if TYPE_CHECKING:
     from weft.results.run import RunResult
@@ -290,6 +292,11 @@ def arriving(jobs: int | None) -> Iterator[str]:
         yield f"| {words} | {' | '.join(texts)} |"
 
 
+STUDIES: dict[str, Callable[[int | None], Iterator[str]]] = {
+    "unstated": unstated, "arriving": arriving, "profit": profit, "readings": readings, "worth": worth,
+}  # fmt: skip
+
+
 def main() -> None:
     """Do what is asked for, or print the table of Exp#7."""
     asked = sys.argv[1:]
@@ -297,13 +304,12 @@ def main() -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         with kept():  # a reproduction that is interrupted goes on from the runs that it had finished
             write_claims(reproduce("titan", Request(seeds=3, workers=1)).claims, FOLDER)
-    elif asked[:1] in (["unstated"], ["arriving"], ["profit"], ["readings"]):
-        lines = {"unstated": unstated, "arriving": arriving, "profit": profit, "readings": readings}[asked[0]]
+    elif asked and asked[0] in STUDIES:
         with kept():
-            for line in lines(int(asked[1]) if asked[1:] else None):
+            for line in STUDIES[asked[0]](int(asked[1]) if asked[1:] else None):
                 print(line, flush=True)
     else:
-        asked_for(["claims", "unstated", "arriving", "profit", "readings", "accuracy"] if asked else [])
+        asked_for(["claims", *STUDIES, "accuracy"] if asked else [])
         print(accuracy() if asked == ["accuracy"] else inside())
 
 

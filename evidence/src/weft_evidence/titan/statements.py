@@ -317,7 +317,7 @@ TESTBED: dict[str, Check] = {
     **{
         f"figure-11b.idle.{name}": _bed(
             f"VGG-16, 8 workers: idle servers that {name} takes", 2.0, "servers",
-            lambda name=name: _idle_taken(name, "vgg16", 8), in_place,  # type: ignore[misc]
+            lambda name=name: _idle_taken(name, "vgg16", 8), in_place, Kind.FITTED,  # type: ignore[misc]
         )
         for name in ("elasticflow", "tiresias")
     },

@@ -186,15 +186,42 @@ def fat_tree(
     *,
     servers_per_rack: int | None = None,
     racks: int | None = None,
+    pods: int | None = None,
+    cores: int | None = None,
     oversubscription: float = 1.0,
     seed: int = 0,
 ) -> Cluster:
     """The k-ary fat tree: k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, k^3/4 servers.
 
-    All cables run at NIC speed; with `oversubscription`, cables between switches run at NIC speed divided by it. The
-    servers of a rack may stand for k.
+    All cables run at NIC speed; with `oversubscription`, cables between switches run at NIC speed divided by it. A rack
+    is an edge switch; its servers may stand for k. With `pods` the tree need not be k-ary: `racks` are those of all
+    pods, a pod has as many aggregation switches as edge switches, and each of the `cores` is joined to every pod once.
+    Titan's has pods=64, racks=256, servers_per_rack=2, cores=64.
     """
     machine = machine or Machine()
+    if pods is None:
+        if cores is not None:
+            raise ScenarioError("cluster.cores has no meaning without pods; give pods, racks and servers_per_rack, too")
+        pods, half, cores, below = _k_ary(k, servers_per_rack, racks)
+    else:
+        pods, half, cores, below = _podded(k, pods, racks, servers_per_rack, cores)
+    up_gbps = machine.nic_gbps / check_positive("oversubscription", oversubscription)
+    fabric = Fabric("fat-tree", machine, seed)
+    edges = [(pod, edge) for pod in range(pods) for edge in range(half)]
+    above = [(f"edge{pod}.{edge}", f"pod{pod}", "core") for pod, edge in edges]
+    _racks(fabric, len(edges) * below, below, above.__getitem__)
+    for pod, edge in edges:
+        for agg in range(half):
+            fabric.cable(f"edge{pod}.{edge}", f"agg{pod}.{agg}", up_gbps, "edge")
+    each = cores // half
+    for pod, agg in edges:  # as many aggregation switches as edge switches
+        for i in range(each):
+            fabric.cable(f"agg{pod}.{agg}", f"core{agg * each + i}", up_gbps, "aggregation")
+    return fabric.cluster()
+
+
+def _k_ary(k: int | None, servers_per_rack: int | None, racks: int | None) -> tuple[int, int, int, int]:
+    """Pods, edge switches of a pod, cores, and servers of an edge switch of the k-ary tree."""
     if k is None:
         if servers_per_rack is None:
             raise ScenarioError("cluster.k is missing; give the number of ports of a switch (k pods, k^3/4 servers)")
@@ -205,18 +232,29 @@ def fat_tree(
         raise ScenarioError(f"cluster.k is {k}; a fat tree needs an even number of ports, such as {k + 1}")
     half = k // 2
     check_total(k * half * half, "k")
-    up_gbps = machine.nic_gbps / check_positive("oversubscription", oversubscription)
-    fabric = Fabric("fat-tree", machine, seed)
-    edges = [(pod, edge) for pod in range(k) for edge in range(half)]
-    above = [(f"edge{pod}.{edge}", f"pod{pod}", "core") for pod, edge in edges]
-    _racks(fabric, len(edges) * half, half, above.__getitem__)
-    for pod, edge in edges:
-        for agg in range(half):
-            fabric.cable(f"edge{pod}.{edge}", f"agg{pod}.{agg}", up_gbps, "edge")
-    for pod, agg in edges:  # as many aggregation switches as edge switches
-        for i in range(half):
-            fabric.cable(f"agg{pod}.{agg}", f"core{agg * half + i}", up_gbps, "aggregation")
-    return fabric.cluster()
+    return k, half, half * half, half
+
+
+def _podded(
+    k: int | None, pods: int, racks: int | None, servers_per_rack: int | None, cores: int | None
+) -> tuple[int, int, int, int]:
+    """The same of a tree whose pods, racks and cores are given."""
+    if k is not None:
+        raise ScenarioError("cluster.pods excludes k, which says the pods itself; remove one of them")
+    for name, value in (("racks", racks), ("servers_per_rack", servers_per_rack), ("cores", cores)):
+        if value is None:
+            raise ScenarioError(f"cluster.{name} is missing; a fat tree with pods needs racks, servers_per_rack, cores")
+    racks, below = check_count("racks", racks), check_count("servers_per_rack", servers_per_rack)
+    check_total(racks * below, "racks")
+    half, rest = divmod(racks, check_count("pods", pods))
+    if rest or not half:
+        raise ScenarioError(f"cluster.racks is {racks}; give a multiple of the {pods} pods, which have as many each")
+    check_total(check_count("cores", cores), "cores")
+    if cores % half:  # type: ignore[operator]
+        raise ScenarioError(
+            f"cluster.cores is {cores}; give a multiple of {half}, the aggregation switches of a pod, to which they go"
+        )
+    return pods, half, cores, below  # type: ignore[return-value]
 
 
 def cassini(

@@ -15,8 +15,8 @@ class HiveD(Place):
 
     A fragment is what is free on a machine in use. Idle machines are broken up last, those of racks in use before
     those of idle racks. Workers go in the order of their ranks, regardless of which workers communicate. At a tie the
-    rack with fewer free GPUs wins. Left out: virtual clusters and opportunistic jobs, since there is one tenant, and
-    buddy cells: the example of the Titan paper splits four workers 3 + 1 while a whole machine is idle.
+    rack with fewer free GPUs wins. HiveD's own allocation by cells is left out, since the example of the Titan paper
+    splits four workers 3 + 1 while a whole machine is idle; so are virtual clusters and opportunistic jobs.
     """
 
     name = "hived"

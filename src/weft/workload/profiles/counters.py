@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from weft.errors import InputError
+from weft.model.profile import Compute, Profile, Task, Transfer
+from weft.model.units import gbps_to_bytes_per_s
 from weft.workload.profiles.layers import read_text
 
 LEAST = 0.5  # autocorrelation of a period; noise has about 0, a strict period 1
@@ -37,9 +39,62 @@ class Counted:
     arcs: tuple[tuple[float, float, float], ...]
 
 
+@dataclass(frozen=True)
+class CountedFile:
+    """A file of counters as a model: what one worker of a job sent through its NIC, alone on its links."""
+
+    name: str
+    counted: Counted
+
+    def profile(self, workers: int) -> Profile:
+        """One iteration of any number of workers: between arcs it computes, and in an arc a ring of the workers sends,
+        per worker, what was counted, no faster than it was counted. The longest gap comes first. What was computed
+        while the link was busy cannot be seen; one worker has the gaps alone."""
+        gaps = _from_the_longest_gap(self.counted)
+        tasks: list[Task] = []
+        for k, (gap_s, length_s, gbps) in enumerate(gaps):
+            before = (len(tasks) - 1,) if tasks else ()
+            if gap_s > 0:
+                tasks.append(Compute(f"compute{k}", gap_s, before))
+                before = (len(tasks) - 1,)
+            if workers > 1:
+                rate = gbps_to_bytes_per_s(gbps)
+                message = rate * length_s * workers / (2 * (workers - 1))
+                tasks.append(Transfer(f"all-reduce{k}", message, before, None, "ring", rate))
+        seen = self.counted
+        source = (
+            f"counters of {self.name}: a period of {seen.period_s:.6g} s, of {len(gaps)} phase{'s' * (len(gaps) > 1)} "
+            f"of sending; {seen.periods:.1f} periods were counted, autocorrelation {seen.autocorrelation:.2f}"
+        )
+        return Profile(self.name, tuple(tasks), workers, source=source)
+
+
+def _from_the_longest_gap(seen: Counted) -> list[tuple[float, float, float]]:
+    """Gap before each arc, its length and its rate, an arc that goes round the end of the circle as one."""
+    arcs = list(seen.arcs)
+    if len(arcs) > 1 and arcs[0][0] == 0 and sum(arcs[-1][:2]) > seen.period_s * (1 - 1e-9):
+        (_, first_s, one), (start_s, last_s, other) = arcs[0], arcs.pop()
+        arcs[0] = (start_s - seen.period_s, first_s + last_s, (one * first_s + other * last_s) / (first_s + last_s))
+    ends = [arcs[-1][0] + arcs[-1][1] - seen.period_s, *(start + length for start, length, _ in arcs)]
+    found = [(max(0.0, arc[0] - end), arc[1], arc[2]) for arc, end in zip(arcs, ends, strict=False)]
+    first = max(range(len(found)), key=lambda k: found[k][0])
+    return found[first:] + found[:first]
+
+
+def is_counters(line: str) -> bool:
+    """Whether a file that begins with this line has counters: the names of the two columns, or two numbers."""
+    fields = [field.strip() for field in line.split(",")]
+    return fields == ["time_s", "bytes"] or (len(fields) == 2 and all(map(_is_number, fields)))
+
+
 def read_counters(path: str | Path) -> Counted:
     """The period of a series in a CSV file whose columns are time in seconds and a counter of bytes that only grows."""
-    rows = [row for row in csv.reader(read_text(path).splitlines()) if row and "".join(row).strip()]
+    return parse_counters(read_text(path), path)
+
+
+def parse_counters(text: str, path: str | Path) -> Counted:
+    """The same of the text of a file."""
+    rows = [row for row in csv.reader(text.splitlines()) if row and "".join(row).strip()]
     if rows and not _is_number(rows[0][0]):
         rows = rows[1:]
     found = []

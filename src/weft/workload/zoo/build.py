@@ -16,6 +16,7 @@ from weft.workload import graphs
 from weft.workload.graphs import Work
 from weft.workload.graphs.layout import RECOMPUTE, Layout, factors, named
 from weft.workload.graphs.step import step
+from weft.workload.profiles.counters import CountedFile, is_counters, parse_counters
 from weft.workload.profiles.files import MeasuredModel, parse_file
 from weft.workload.profiles.layers import LayerFile, parse_layers, parse_pipedream, read_text
 from weft.workload.profiles.measured import PRECISIONS
@@ -25,7 +26,7 @@ from weft.workload.zoo.names import EXPERTS, LAYOUT_TRUTHS, OPTIONS, SHAPE, find
 from weft.workload.zoo.rates import rates
 from weft.workload.zoo.timings import at_batch, find_gpu, on_another, same_gpu, scaled, timing, timing_of
 
-Content = MeasuredModel | Profile | LayerFile | Work
+Content = MeasuredModel | Profile | LayerFile | CountedFile | Work
 _ENDINGS = (".json", ".txt", ".csv", ".tsv", ".gz")
 
 
@@ -55,8 +56,10 @@ def read_model(path: str | Path) -> Content:
         return parse_pipedream(text, str(path))
     if re.fullmatch(r"[A-Z][A-Z_]+", (first.split() or [""])[0]):
         return parse_layers(text, str(path))
+    if is_counters(first):
+        return CountedFile(Path(path).name, parse_counters(text, path))
     raise InputError(
-        f"{path}: it is no profile that weft wrote, no ASTRA-sim layer file and no PipeDream graph; "
+        f"{path}: it is no profile that weft wrote, no layer file, no PipeDream graph and no counters (time_s,bytes); "
         "`weft profile --out FILE.json` writes one"
     )
 
@@ -364,7 +367,7 @@ def _from_file(path: str, workers: int, how: _How) -> Profile:
         return _parallelised(content, workers, usual)
     if how.parallel != "auto":
         raise InputError(f"{path}: the file says itself what is sent; leave parallel out")
-    if isinstance(content, LayerFile):
+    if isinstance(content, LayerFile | CountedFile):
         return content.profile(workers)
     if content.workers != workers:
         raise InputError(f"{path}: it is a graph for {content.workers} workers, not {workers}; use that many")
