@@ -16,7 +16,9 @@ from weft_evidence.measured import Row, as_json, errors, folder_of, load, pictur
 def validate(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="testbed (real TCP), or data by name: mlperf51, straggler, deepshare, nccl."),
+        typer.Argument(
+            metavar="NAME", help="testbed (real TCP), or data by name: mlperf51, straggler, deepshare, nccl."
+        ),
     ] = "",
     mine: Annotated[
         Path | None,
@@ -41,7 +43,8 @@ def validate(
 ) -> None:
     """Print what was measured on real machines beside what weft predicts, and how far weft is off.
 
-    `testbed` runs small cases on real TCP here (root). Anything else is data that others measured, under WEFT_TRACES (nccl comes with weft).
+    `testbed` runs small cases on real TCP here (root). Anything else is data that others measured: nccl comes with
+    weft, the rest lies under WEFT_TRACES.
 
     `--mine` reads TOML with the [cluster] of a scenario and one [[measured]] for each job that ran alone: model, gpus,
     servers, and iteration_s or samples_per_s; or measured = "runs.csv" with these columns. See examples/measured.toml.

@@ -39,7 +39,7 @@ def rows(folder: Path | None, say: Say) -> Iterator[Row]:
 def bus_gb_s(run: dict[str, Any], size: float) -> float:
     """What weft says for a message of so many bytes."""
     machine = Machine(**run["machine"])
-    n = run["servers"] * machine.gpus_per_server
+    n = int(run["servers"]) * machine.gpus_per_server
     profile = Profile("all-reduce", (Transfer("all-reduce", float(size)),), n)
     cluster = single_switch(run["servers"], machine)
     seconds = play_on(cluster, profile, tuple(range(n)), run.get("collective", "nccl")).seconds
