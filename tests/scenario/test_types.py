@@ -151,3 +151,14 @@ def test_a_tree_from_a_file_has_no_use_for_the_speed_of_nvlink(tmp_path: Path) -
     assert build(load(tmp_path, cluster + jobs)).cluster.n_gpus == 32
     with pytest.raises(ScenarioError, match="nvlink_domain"):
         build(load(tmp_path, cluster + "nvlink_gbps = 900\n" + jobs))
+
+
+@pytest.mark.parametrize(
+    ("given", "gb"), [("", 16), ('gpu = "H100"', 80), ('gpu = "K80"', 12), ('gpu = "H100"\ngpu_memory_gb = 94', 94)]
+)
+def test_memory_is_that_of_the_data_sheet(tmp_path: Path, given: str, gb: float) -> None:
+    jobs = '[workload]\nsource = "jobs"\n[[workload.job]]\nmodel = "resnet50"\ngpus = 1\niterations = 5\n'
+    text = f'[cluster]\ntopology = "single-switch"\nservers = 2\n{given}\n{jobs}'
+    assert build(load(tmp_path, text)).cluster.gpu_memory_bytes == gb * 1e9
+    bare = TEXT.replace(", gpu_memory_gb = 40", "")
+    assert sorted(set(build(load(tmp_path, bare)).cluster.memory_of_gpu.tolist())) == [40e9, 80e9]

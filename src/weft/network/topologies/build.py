@@ -12,7 +12,7 @@ from inspect import signature
 from itertools import pairwise, product
 from typing import Any
 
-from weft.errors import InputError, ScenarioError
+from weft.errors import ScenarioError
 from weft.model.cluster import Cluster, Link, Route
 from weft.network.topologies.clos import (
     CASSINI_MACHINE,
@@ -26,7 +26,6 @@ from weft.network.topologies.clos import (
 from weft.network.topologies.direct import dragonfly, torus
 from weft.network.topologies.fabric import Fabric, Machine, check_count, check_positive, check_total
 from weft.network.topologies.rails import rails
-from weft.workload.zoo import find_gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,19 +239,9 @@ def machine_of(given: dict[str, Any], usual: Machine, where: str = "cluster") ->
                 "give gpu_memory_gb, too"
             )
     found |= {name: given.pop(name) for name in _MACHINE if given.get(name) is not None}
-    if "gpu" in found and "gpu_memory_gb" not in found:
-        found["gpu_memory_gb"] = _memory_gb(found["gpu"]) or usual.gpu_memory_gb
     if found.get("gpus_per_server", 0) and "nics_per_server" not in found:
         found["nics_per_server"] = min(usual.nics_per_server, found["gpus_per_server"])
     return replace(usual, **found)
-
-
-def _memory_gb(gpu: str) -> float:
-    """The memory of a GPU type by its data sheet; 0 for one that the zoo does not know (a model file may time it)."""
-    try:
-        return find_gpu(gpu).memory_gb
-    except InputError:
-        return 0.0
 
 
 def check_nvlinks(cluster: Cluster, given: Mapping[str, Any]) -> Cluster:
@@ -269,10 +258,8 @@ def _groups(rows: Sequence[Mapping[str, Any]], machine: Machine) -> list[Group]:
     for i, row in enumerate(rows):
         given, where = dict(row), f"cluster.group[{i}]"
         count = check_count(f"group[{i}].count", given.pop("count", None))
-        if "preset" not in given and "gpu" not in given and "gpu_memory_gb" in given:
-            raise ScenarioError(f"{where} has gpu_memory_gb without gpu; give both, or a preset")
-        if "gpu" in given and "gpu_memory_gb" not in given and not _memory_gb(given["gpu"]):
-            raise ScenarioError(f'{where}.gpu is "{given["gpu"]}", whose memory is not known; give gpu_memory_gb, too')
+        if "preset" not in given and ("gpu" in given) != ("gpu_memory_gb" in given):
+            raise ScenarioError(f"{where} has one of gpu and gpu_memory_gb; give both, or a preset")
         usual = replace(machine, nvlink_domain=1, nvlink_gbps=None) if "preset" in given else machine
         made = machine_of(given, usual, where)
         if row.get("nvlink_gbps") is not None and row.get("nvlink_domain") is None and made.nvlink_domain == 1:
