@@ -117,3 +117,27 @@ def test_a_comparison_has_it_by_the_names_of_metrics(capsys: pytest.CaptureFixtu
         assert said[name] == pytest.approx(sum(one[name] for one in alone if one) / 2)
     assert "bound: " in bound_words(found.to_dict())
     assert bound_words({**found.to_dict(), "bound": None}) == ""
+
+
+@pytest.mark.parametrize("stack", ["fifo", "srsf", "weft", "random", "ideal"])
+def test_no_stack_beats_it_on_unequal_gpus(stack: str) -> None:
+    """Jobs of any type and of one; `ideal` shows how close the time alone comes to what jobs take on their fastest."""
+    cluster = {
+        "topology": "leaf-spine",
+        "servers_per_rack": 2,
+        "gpus_per_server": 4,
+        "nic_gbps": 100,
+        "group": [{"preset": "dgx-h100", "count": 1}, {"gpu": "A100", "gpu_memory_gb": 40, "count": 2}],
+    }
+    any_type: list[dict[str, object]] = [
+        {"id": f"any{n}", "model": "bert-large", "gpus": n, "iterations": 40} for n in (1, 2, 4)
+    ]
+    jobs = any_type + [{**job, "id": f"{job['id']}-{gpu}", "gpu": gpu} for job in any_type for gpu in ("H100", "A100")]
+    scene = {"cluster": cluster, "workload": {"source": "jobs", "job": jobs}}
+    found = bound_of(build(Scenario.load(scene), 1), shared=False)
+    assert found is not None
+    mean = weft.simulate(scene, stack=stack, seed=1).jobs["jct_s"].mean()
+    assert isinstance(mean, float)
+    assert mean >= found["jct_mean_s"] * (1 - 1e-9)
+    if stack == "ideal":
+        assert mean <= 1.05 * found["jct_mean_s"]

@@ -1,15 +1,20 @@
 """Clusters of several GPU types: what jobs ask for, what they get, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import weft
+from weft.core.cycle import Core
 from weft.errors import InputError, ScenarioError, StackError
+from weft.model.events import Submitted
+from weft.model.view import Spread
 from weft.scenario import Scenario
 from weft.scenario.build import Layers, build
 from weft.scenario.sections import ClusterSection
 from weft.sim import simulate
+from weft.sim.world import SimWorld
 from weft.stacks.registry import make, names
 
 TEXT = """
@@ -76,6 +81,32 @@ def test_a_type_that_is_not_there_or_too_few_of_it(tmp_path: Path, old: str, new
         _ = build(load(tmp_path, TEXT.replace(old, new))).workload
 
 
+@pytest.mark.parametrize("stack", ["fifo", "ideal", "tiresias", "dally"])
+def test_of_types_that_have_room_a_job_gets_the_fastest(tmp_path: Path, stack: str) -> None:
+    """The slow servers come first in the cluster, so the length in iterations is that of the slow type."""
+    new, old = '{ preset = "dgx-h100", count = 2 }', '{ gpu = "A100", gpu_memory_gb = 40, count = 2 }'
+    swapped = TEXT.replace(f"{new}, {old}", f"{old}, {new}")
+    made = build(load(tmp_path, swapped), stack=Layers(stack))
+    assert made.cluster.gpu_types == ("A100", "H100")
+    one = [replace(job, submit_s=0.0) for job in made.workload.jobs if job.id == "any-0"]
+    result = simulate(made.cluster, one, made.stack, made.network, made.run)
+    gpus = next(result.spans.iter_rows(named=True))["gpus"]
+    assert made.cluster.type_of(gpus if stack != "ideal" else [gpu % made.cluster.n_gpus for gpu in gpus]) == "H100"
+
+
+def test_estimates_are_those_of_the_type_that_a_job_holds(tmp_path: Path) -> None:
+    made = build(load(tmp_path))
+    job = next(job for job in made.workload.jobs if job.id == "any-0")
+    world = SimWorld(made.cluster, made.workload.jobs, made.network, made.run)
+    core = Core(made.stack, world)
+    core.step(0.0, [Submitted(0.0, job)])
+    at = core.view.job(job.id).gpus
+    slow = core.view.estimate(job.as_on("A100"), 4, Spread())
+    assert made.cluster.type_of(at) == "H100"
+    assert core.view.estimate(job, 4, Spread()) == core.view.estimate(job.as_on("H100"), 4, Spread())
+    assert slow.compute_s == job.profile_on(4, "A100").compute_s > core.view.estimate(job, 4, Spread()).compute_s
+
+
 @pytest.mark.parametrize("stack", ["themis", "pollux"])
 def test_planners_that_know_one_type_are_refused(tmp_path: Path, stack: str) -> None:
     made = build(load(tmp_path), stack=Layers(stack))
@@ -120,3 +151,14 @@ def test_a_tree_from_a_file_has_no_use_for_the_speed_of_nvlink(tmp_path: Path) -
     assert build(load(tmp_path, cluster + jobs)).cluster.n_gpus == 32
     with pytest.raises(ScenarioError, match="nvlink_domain"):
         build(load(tmp_path, cluster + "nvlink_gbps = 900\n" + jobs))
+
+
+@pytest.mark.parametrize(
+    ("given", "gb"), [("", 16), ('gpu = "H100"', 80), ('gpu = "K80"', 12), ('gpu = "H100"\ngpu_memory_gb = 94', 94)]
+)
+def test_memory_is_that_of_the_data_sheet(tmp_path: Path, given: str, gb: float) -> None:
+    jobs = '[workload]\nsource = "jobs"\n[[workload.job]]\nmodel = "resnet50"\ngpus = 1\niterations = 5\n'
+    text = f'[cluster]\ntopology = "single-switch"\nservers = 2\n{given}\n{jobs}'
+    assert build(load(tmp_path, text)).cluster.gpu_memory_bytes == gb * 1e9
+    bare = TEXT.replace(", gpu_memory_gb = 40", "")
+    assert sorted(set(build(load(tmp_path, bare)).cluster.memory_of_gpu.tolist())) == [40e9, 80e9]

@@ -134,6 +134,8 @@ class View:
         return self._table.jobs[job_id].job.iterations - self.iterations_done(job_id)
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
+        if job.on and not job.gpu and (view := self._table.jobs.get(job.id)) is not None and view.gpus:
+            job = job.as_on(self.cluster.type_of(view.gpus))
         return self._world.estimate(job, workers, spread)
 
     def traffic(self, job: Job, gpus: Placement) -> Traffic:

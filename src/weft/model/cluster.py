@@ -56,6 +56,15 @@ class Level:
     of_server: Ints  # the group of this level that each server is in
     gpus: Ints  # of each group
 
+    @cached_property
+    def largest(self) -> int:
+        """GPUs of the group that has most."""
+        return int(self.gpus.max())
+
+    def sums(self, per_server: Ints) -> npt.NDArray[Any]:
+        """For each group the sum of a number that each server has."""
+        return np.bincount(self.of_server, weights=per_server)
+
 
 @dataclass(frozen=True)
 class Topology:
@@ -220,9 +229,14 @@ class Cluster:
             found.append(Level(name, of, np.bincount(of, weights=self.gpus_per_server).astype(np.int64)))
         return (*found, Level("cluster", np.zeros(n, np.int64), np.array([self.gpus_per_server.sum()])))
 
+    @cached_property
+    def between(self) -> tuple[Level, ...]:
+        """The levels between the servers and the whole: racks, and where there are more, NVLink domains, pods, ..."""
+        return self.levels[1:-1]
+
     def closest(self, gpus: int) -> Level:
         """The closest level with a group of at least that many GPUs; the whole cluster if there is none."""
-        return next((level for level in self.levels if int(level.gpus.max()) >= gpus), self.levels[-1])
+        return next((level for level in self.levels if level.largest >= gpus), self.levels[-1])
 
     # NICs and NVLink
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from weft.model.profile import Profile
 
@@ -45,6 +45,10 @@ class Job:
     def profile_on(self, workers: int, gpu: str) -> Profile:
         """One iteration with that many workers on that type of GPU."""
         return self.on.get(gpu, self.profiles)[workers]
+
+    def as_on(self, gpu: str) -> Job:
+        """The job as one that asks for that type of GPU; itself if it asks for a type already."""
+        return self if self.gpu else replace(self, gpu=gpu, profiles=self.on.get(gpu, self.profiles), on={})
 
     @property
     def memory_bytes(self) -> float:

@@ -218,7 +218,8 @@ class ClusterView(Protocol):
         ...
 
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
-        """Speed of a job at some size and spread, as the world knows it."""
+        """Speed of a job at some size and spread, as the world knows it: on the type of GPU that it asks for, else on
+        the type that it holds, else on the first of the cluster (`Job.as_on`: on another)."""
         ...
 
     def traffic(self, job: Job, gpus: Placement) -> Traffic:

@@ -10,7 +10,8 @@ takes no less than it takes alone on its best place.
 3. A job that runs alone for `least_s` ends half of that after the middle of its work, whatever the schedule. The
    middles, summed, are least where the machine serves the least work first, preemptively (Goemans 1997).
 
-What is left out only makes real schedules longer: places, contention, restarts, failures. Where stacks share GPUs, a
+What is left out only makes real schedules longer: places, contention, restarts, failures, and which type of GPU is
+taken: of several, a job needs the least that it would need on any, and all GPUs serve it. Where stacks share GPUs, a
 job's work is its computing alone, because others may compute while it communicates.
 """
 
@@ -18,8 +19,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from weft.model.cluster import Cluster
 from weft.model.job import Job
@@ -86,17 +89,26 @@ def _served(needs: Sequence[Need], gpus: int, by_rest: bool) -> tuple[float, flo
 
 
 def need(job: Job, cluster: Cluster, alone: Estimates, shared: bool) -> Need:
-    """What a job takes at least, over all sizes and places that it may have."""
+    """What a job takes at least, over all sizes, types of GPU and places that it may have."""
     least, work = math.inf, math.inf
-    for size in job.sizes:
-        profile = job.profiles[size]
+    for gpu, size, profile in _ways(job, cluster):
         if alone.exposed is None and profile.grouped:  # only an infinite network is as fast as the best order of ranks
             seconds = profile.compute_s
         else:
-            seconds = min(alone.of(profile, job.model, spread).iteration_s for spread in _spreads(job, size, cluster))
+            there = _spreads(job, size, cluster.of_type(gpu))
+            seconds = min(alone.of(profile, job.model, spread, gpu).iteration_s for spread in there)
         gpu_s = _busy_s(profile) if shared else size * seconds
         least, work = min(least, seconds * job.iterations), min(work, gpu_s * job.iterations)
     return Need(job.submit_s, least, work)
+
+
+def _ways(job: Job, cluster: Cluster) -> Iterator[tuple[str, int, Profile]]:
+    """The types of GPU that a job may run on (empty where all are alike) at its sizes, and its iteration there."""
+    for gpu in ("",) if cluster.alike else (job.gpu,) if job.gpu else cluster.gpu_types:
+        profiles = job.as_on(gpu).profiles if gpu else job.profiles
+        for size in job.sizes:
+            if not gpu or np.count_nonzero(cluster.suited(gpu, profiles[size].memory_bytes)) >= size:
+                yield gpu, size, profiles[size]
 
 
 def _spreads(job: Job, size: int, cluster: Cluster) -> list[Spread]:
@@ -116,12 +128,10 @@ def _busy_s(profile: Profile) -> float:
 
 def bound_of(experiment: Experiment, shared: bool) -> dict[str, float] | None:
     """The bound for the jobs of an experiment; None where there is none: random lengths, jobs that change their batch,
-    unequal GPUs, too many jobs."""
+    too many jobs."""
     jobs, run = experiment.workload.jobs, experiment.run
     drawn = run.jitter or run.task_jitter
     if not 0 < len(jobs) <= MOST_JOBS or drawn or run.until_s is not None or any(job.batches for job in jobs):
-        return None
-    if not experiment.cluster.alike:
         return None
     alone = estimates(experiment.cluster, experiment.network)
     needs = [need(job, experiment.cluster, alone, shared) for job in jobs]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from math import ceil, inf
 from re import sub
+from typing import Any
 
 from weft.errors import InputError, ScenarioError
 from weft.model.cluster import Cluster
@@ -330,22 +331,35 @@ def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:
     if section.file is not None:
         return _from_file(scenario, section.file, seed)
     given = section.model_dump(exclude_unset=True, exclude={"topology", "links", "routes", "uplink_gbps", "group"})
+    given = _with_memory(given)
     with located(scenario.where):
         return build_topology(
             section.topology,
             links=None if section.links is None else [Cable(r.a, r.b, r.gbps, r.tier) for r in section.links],
             routes=None if section.routes is None else [Via(r.src, r.dst, tuple(r.via)) for r in section.routes],
-            group=None if section.group is None else [row.model_dump(exclude_none=True) for row in section.group],
+            group=None
+            if section.group is None
+            else [_with_memory(r.model_dump(exclude_none=True)) for r in section.group],
             uplink_gbps=None if section.uplink_gbps is None else (section.uplink_gbps[0], section.uplink_gbps[1]),
             seed=seed,
             **given,
         )
 
 
+def _with_memory(machine: dict[str, Any]) -> dict[str, Any]:
+    """A machine that names its GPU type, with the memory of its data sheet if it does not say how much it has."""
+    if machine.get("gpu") is None or machine.get("gpu_memory_gb") is not None or "preset" in machine:
+        return machine
+    try:
+        return {**machine, "gpu_memory_gb": zoo.find_gpu(machine["gpu"]).memory_gb}
+    except InputError:  # a model file may time a type that the zoo does not know
+        return machine
+
+
 def _from_file(scenario: Scenario, file: str, seed: int) -> Cluster:
     """The cluster of a topology.conf or a node/rack table, whose name is relative to the scenario's folder."""
     known = {f.name for f in fields(Machine)}
-    given = scenario.cluster.model_dump(exclude_unset=True, exclude={"topology", "file"})
+    given = _with_memory(scenario.cluster.model_dump(exclude_unset=True, exclude={"topology", "file"}))
     network = {name: given.pop(name) for name in ("oversubscription", "spines") if name in given}
     with located(scenario.where):
         for name in given:

@@ -75,7 +75,9 @@ class MachineFields(Section):
         None, description="GPUs in each server; by default 1."
     )
     gpu: str | None = Field(None, description="GPU type, for compute times; by default V100.")
-    gpu_memory_gb: Positive | None = Field(None, description="Memory of a GPU; by default 16.")
+    gpu_memory_gb: Positive | None = Field(
+        None, description="Memory of a GPU; by default that of the data sheet of `gpu`, or 16."
+    )
     nic_gbps: Gbps | None = Field(
         None, description="Speed of each NIC, and of each link of a torus or dragonfly; by default 10."
     )
@@ -110,8 +112,8 @@ class ClusterSection(MachineFields):
     )
     group: list[GroupRow] | None = Field(
         None,
-        description="Unequal servers (single-switch, leaf-spine, rails). The planners ideal, pollux, random and themis "
-        "need GPUs of one kind.",
+        description="Unequal servers (single-switch, leaf-spine, rails). The planners pollux and themis need "
+        "GPUs of one kind.",
     )
     oversubscription: Annotated[
         Positive | Annotated[list[Positive], Field(min_length=1, max_length=2)] | None,

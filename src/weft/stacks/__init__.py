@@ -90,9 +90,9 @@ ABOUT: dict[str, str] = {
     "elasticflow": "ElasticFlow's placement as Titan compares with it: best fit for powers of two",
     "hived": "HiveD's placement as Titan compares with it: fragments first, split freely",
     "ideal": "a bound: every job has a cluster of its own",
-    "pollux": "Pollux: goodput decides sizes and places of elastic jobs (OSDI '21)",
+    "pollux": "Pollux: goodput decides sizes and places of elastic jobs; GPUs of one type (OSDI '21)",
     "random": "any job anywhere: a floor to compare with",
-    "themis": "Themis: auctions for finish-time fairness (NSDI '20)",
+    "themis": "Themis: auctions for finish-time fairness; GPUs of one type (NSDI '20)",
 }
 
 # name: the layer that a parameter of the stack is handed on to

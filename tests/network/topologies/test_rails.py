@@ -85,7 +85,8 @@ def test_presets(name: str, gpus: int, nics: int) -> None:
         {"topology": "leaf-spine", "racks": 1, "servers_per_rack": 4, "nvlink_domain": 2},
         {"topology": "three-tier", "racks": 1, "servers_per_rack": 4, "group": [{"count": 4}]},
         {"topology": "leaf-spine", "racks": 9, "servers_per_rack": 4, "group": [{"count": 4}]},
-        {"topology": "leaf-spine", "servers_per_rack": 4, "group": [{"count": 4, "gpu": "H100"}]},
+        {"topology": "leaf-spine", "servers_per_rack": 4, "group": [{"count": 4, "gpu": "H100z"}]},
+        {"topology": "leaf-spine", "servers_per_rack": 4, "group": [{"count": 4, "gpu_memory_gb": 20}]},
         {"topology": "leaf-spine", "racks": 1, "servers_per_rack": 4, "oversubscription": [1.0, 2.0]},
         {"topology": "leaf-spine", "racks": 1, "servers_per_rack": 4, "pxn": True},
         {"topology": "leaf-spine", "racks": 1, "servers_per_rack": 4, "preset": "dgx-1"},
@@ -135,3 +136,9 @@ def test_blocks_of_slurm_are_nvlink_domains_where_nvlink_has_a_speed() -> None:
     assert [s.nvlink for s in cluster.servers] == [0, 0, 0, 1, 1]
     assert cluster.levels[1].name == "NVLink domain"
     assert all(s.nvlink < 0 for s in parse_slurm_topology(text, machine=Machine(4)).servers)
+
+
+def test_the_first_group_keeps_its_memory_beside_a_larger_one() -> None:
+    group = [{"count": 1, "gpu": "A100", "gpu_memory_gb": 40}, {"count": 1, "preset": "dgx-h100"}]
+    mixed = build_cluster("leaf-spine", servers_per_rack=1, group=group)
+    assert mixed.memory_of_gpu.tolist() == [40e9] + [80e9] * 8

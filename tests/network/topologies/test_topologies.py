@@ -278,3 +278,9 @@ def test_switches_that_lead_nowhere_are_on_no_path() -> None:
         assert n_paths(router, src, dst) == 1
         assert len(cluster.topology.route(src, dst, 5)) == 5
         assert_path(cluster, src, dst, 5)
+
+
+def test_an_uneven_last_edge_switch_is_noted() -> None:
+    assert three_tier(6, 1, racks_per_edge=3).topology.notes == ()
+    (note,) = three_tier(7, 1, racks_per_edge=3).topology.notes
+    assert "has 1 racks, where the others have 3" in note

@@ -1,5 +1,6 @@
 from testkit.toys import decided, played, starts
 from weft.model import Start
+from weft.network.topologies import Machine, rails
 from weft.testing import ToyWorld, toy_cluster, toy_job
 
 
@@ -24,3 +25,11 @@ def test_what_is_kept_idle_is_given_to_nobody() -> None:
     """a (3 of 4) and b (1) on two machines: b does not go beside a."""
     core = played(ToyWorld(toy_cluster(1, 2, 4), [toy_job("a", 3, 10), toy_job("b", 1, 1)]), "elasticflow", until=0.5)
     assert core.table.jobs["b"].gpus == (4,)
+
+
+def test_whole_machines_are_those_of_the_closest_group() -> None:
+    """Pods of two rail groups of two machines of 4; the first machine is busy: 8 GPUs take the second rail group."""
+    jobs = [toy_job("a", 4, 10), toy_job("b", 8, 10)]
+    deep = rails(4, 2, Machine(4), racks_per_pod=2)
+    assert starts(played(ToyWorld(deep, jobs), "elasticflow"))[1] == (0.0, "b", tuple(range(8, 16)))
+    assert starts(played(ToyWorld(toy_cluster(4, 2, 4), jobs), "elasticflow"))[1] == (0.0, "b", tuple(range(4, 12)))

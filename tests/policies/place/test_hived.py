@@ -46,3 +46,12 @@ def test_idle_machines_last(free: list[int], data: st.DataObject) -> None:
     assert all(0 < count <= free[server] for server, count in shares)
     room = sum(f for f in free if f < 4)
     assert sum(count for s, count in shares if free[s] == 4) == max(0, gpus - room)
+
+
+def test_at_a_tie_of_racks_the_fullest_group_above_is_used_first() -> None:
+    """Four racks of one idle machine and one half full; the last two are in a pod where a third rack is full."""
+    free, racks, pods = np.array([2, 4, 2, 4, 0, 0]), np.array([0, 0, 1, 1, 2, 2]), np.array([0, 0, 1, 1, 1, 1])
+    sizes = np.full(6, 4)
+    assert fragments_first(free, sizes, racks, 2) == [(0, 2)]
+    assert fragments_first(free, sizes, racks, 2, [pods]) == [(2, 2)]
+    assert fragments_first(free, sizes, racks, 6, [pods]) == [(2, 2), (0, 2), (3, 2)]

@@ -10,6 +10,7 @@ from weft.network.topologies.clos import cassini
 from weft.policies.planners.baselines import Ideal, RandomPlanner
 from weft.results.metrics import summary
 from weft.testing import check_planner, toy_job
+from weft.testing.toy import UNEQUAL
 
 
 @pytest.mark.parametrize("planner", [RandomPlanner, Ideal])
@@ -59,3 +60,8 @@ def test_ideal_is_every_job_alone() -> None:
         summary(weft.simulate(alone, stack="ideal"))["iteration_s"]["mean"]
     )
     assert together["queueing_s"]["mean"] == 0.0
+
+
+@pytest.mark.parametrize("planner", [RandomPlanner, Ideal])
+def test_conforms_on_unequal_gpus(planner: Any) -> None:
+    check_planner(planner, (UNEQUAL,))

@@ -16,7 +16,9 @@ from weft_evidence.measured import Row, as_json, errors, folder_of, load, pictur
 def validate(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="testbed (real TCP), or data by name: mlperf51, straggler, deepshare."),
+        typer.Argument(
+            metavar="NAME", help="testbed (real TCP), or data by name: mlperf51, straggler, deepshare, nccl."
+        ),
     ] = "",
     mine: Annotated[
         Path | None,
@@ -41,7 +43,8 @@ def validate(
 ) -> None:
     """Print what was measured on real machines beside what weft predicts, and how far weft is off.
 
-    `testbed` runs small cases on real TCP here (root). Anything else is data that others measured, under WEFT_TRACES.
+    `testbed` runs small cases on real TCP here (root). Anything else is data that others measured: nccl comes with
+    weft, the rest lies under WEFT_TRACES.
 
     `--mine` reads TOML with the [cluster] of a scenario and one [[measured]] for each job that ran alone: model, gpus,
     servers, and iteration_s or samples_per_s; or measured = "runs.csv" with these columns. See examples/measured.toml.
@@ -67,7 +70,8 @@ def validate(
         raise InputError(f"validate: there is nothing measured called {name}{near(name, ['testbed', *sets()])}")
     if quick:
         raise InputError(f"validate {name}: --quick is for the testbed; nothing is run here")
-    measured, folder = load(name), folder_of(name, data)
+    measured = load(name)
+    folder = data if data is None and getattr(measured, "OWN", False) else folder_of(name, data)
     if what_if:
         if not hasattr(measured, "what_if"):
             raise InputError(f"validate {name}: there are no recorded steps to ask what if; leave out --what-if")

@@ -1,7 +1,8 @@
 """What others measured on machines that nobody here has, beside what weft predicts: `weft validate NAME`.
 
 A set of data is a module, found by the entry point weft.measured, with a TITLE, a SOURCE and a function
-`rows(folder, say)` that yields what was measured and what weft says; perhaps also `summary(rows)` with figures by name.
+`rows(folder, say)` that yields what was measured and what weft says; perhaps also `summary(rows)` with figures by name,
+and OWN where the data comes with the module (the folder is then None unless the user names one).
 What all of them have in common is here."""
 
 from __future__ import annotations

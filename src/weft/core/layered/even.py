@@ -18,7 +18,7 @@ from weft.core.returned import expect, expect_gpus
 from weft.errors import StackError
 from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
-from weft.model.view import ClusterView, Fact, JobView, Offer
+from weft.model.view import ClusterView, Fact, JobView, Offer, Spread
 from weft.policies.place.base import Answer, Place
 from weft.policies.place.pattern import HD, Dealing
 
@@ -105,9 +105,27 @@ class Shaped(_Around):
     """
 
     def place(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
-        """The answer of the place inside, in the job's shape and on GPUs of one type."""
-        if not view.cluster.alike:
-            offer, view = self._on_one_type(view, job, gpus, offer)
+        """The answer of the place inside, in the job's shape and on GPUs of one type: of several types that have room,
+        the one on which its iterations are expected to be shortest, or where that is not known, which is closest."""
+        if view.cluster.alike:
+            return self._in_shape(view, job, gpus, offer, state)
+        found: list[tuple[tuple[float, int, int], Answer]] = []
+        refused: list[Answer] = []
+        for asked, seen, shown in self._by_type(view, job, gpus, offer):
+            answer = self._in_shape(seen, asked, gpus, shown, state)
+            if answer.gpus is None:
+                refused.append(answer)
+                continue
+            spread = Spread.of(view.cluster, answer.gpus)
+            known = Fact.PROFILE in view.facts
+            lasts_s = view.estimate(asked.job, gpus, spread).iteration_s if known else 0.0
+            found.append(((lasts_s, spread.servers, spread.racks), answer))
+        if found:
+            return min(found, key=lambda one: one[0])[1]
+        again = [answer.ask_again_s for answer in refused if answer.ask_again_s is not None]
+        return replace(refused[0], ask_again_s=min(again, default=None))
+
+    def _in_shape(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         each = job.job.per_server
         if not each:
             return self._asked(view, job, gpus, offer, state)
@@ -131,22 +149,30 @@ class Shaped(_Around):
             return answer
         return Answer(None, f"wants {each} GPUs on each server; {self.inner.name} found others", state)
 
-    def _on_one_type(self, view: ClusterView, job: JobView, gpus: int, offer: Offer) -> tuple[Offer, ClusterView]:
-        """The offer and the cluster without GPUs that the job cannot use. A job that takes any type is shown the first,
-        in the order of the servers, of which there are enough; one that runs is shown its own."""
-        cluster, memory = view.cluster, job.job.profiles[gpus].memory_bytes
+    def _by_type(
+        self, view: ClusterView, job: JobView, gpus: int, offer: Offer
+    ) -> Iterator[tuple[JobView, ClusterView, Offer]]:
+        """The job as one that asks for a type, and the cluster and the offer without GPUs that it could not use then.
+        These are the types of which there are enough, or where there are of none, the first that could hold it. One
+        that runs is shown its own type if that has room."""
+        cluster = view.cluster
         types = [job.job.gpu] if job.job.gpu else list(cluster.gpu_types)
         if job.gpus:
             types.sort(key=lambda name: name != cluster.type_of(job.gpus))
+        asked = [replace(job, job=job.job.as_on(name)) for name in types]
+        able = [one for one in asked if np.count_nonzero(_suited(cluster, one, gpus)) >= gpus] or asked
+        enough = [one for one in able if self._room(cluster, one, gpus, offer) >= gpus] or able[:1]
+        for one in enough[:1] if job.gpus else enough:
+            usable = offer.usable & _suited(cluster, one, gpus)
+            free = cluster.server_of_gpu[usable & (offer.residents == 0)]
+            per_server = np.bincount(free, minlength=len(cluster.servers))
+            shown = Offer(offer.residents, offer.memory, usable, per_server, len(free))
+            yield one, cast(ClusterView, _Seen(view, cluster.of_type(one.job.gpu))), shown
+
+    def _room(self, cluster: Cluster, job: JobView, gpus: int, offer: Offer) -> int:
+        memory = job.job.profiles[gpus].memory_bytes
         room = offer.usable & (offer.memory >= memory) if self.shares_gpus else offer.free
-        able = [name for name in types if np.count_nonzero(cluster.suited(name, memory)) >= gpus] or types
-        enough = (name for name in able if np.count_nonzero(room & cluster.suited(name, memory)) >= gpus)
-        name = next(enough, able[0])
-        usable = offer.usable & cluster.suited(name, memory)
-        free = cluster.server_of_gpu[usable & (offer.residents == 0)]
-        per_server = np.bincount(free, minlength=len(cluster.servers))
-        shown = Offer(offer.residents, offer.memory, usable, per_server, len(free))
-        return shown, cast(ClusterView, _Seen(view, cluster.of_type(name)))
+        return int(np.count_nonzero(room & _suited(cluster, job, gpus)))
 
     def _asked(self, view: ClusterView, job: JobView, gpus: int, offer: Offer, state: State) -> Answer:
         """What the place inside answers, if it is an answer."""
@@ -178,6 +204,11 @@ class _Seen:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._view, name)
+
+
+def _suited(cluster: Cluster, job: JobView, gpus: int) -> Flags:
+    """The GPUs of the type that a job asks for on which it can run."""
+    return cluster.suited(job.job.gpu, job.job.profiles[gpus].memory_bytes)
 
 
 def _roomy(view: ClusterView, fits: Flags, each: int) -> Flags:

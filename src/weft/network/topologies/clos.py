@@ -7,7 +7,7 @@ The oversubscription of a switch is its downlink bandwidth over its uplink bandw
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
 from weft.errors import ScenarioError
@@ -162,7 +162,8 @@ def three_tier(
     `uplink_gbps` gives the speeds of ToR and edge uplinks; without it, the uplinks of each tier have the bandwidth
     below them divided by `oversubscription`. The simulation of the flow-scheduling paper has
     100 racks of 10 servers of 8 GPUs, 10 racks per edge, NICs at 10 and `uplink_gbps=(20, 40)`. Without
-    `racks_per_edge` it is the square root of the racks, rounded up.
+    `racks_per_edge` it is the square root of the racks, rounded up. Where that leaves fewer racks for the last edge
+    switch, a note says so.
     """
     machine = machine or Machine()
     check_total(check_count("racks", racks) * check_count("servers_per_rack", servers_per_rack), "racks")
@@ -177,7 +178,11 @@ def three_tier(
         fabric.cable(f"tor{rack}", f"edge{rack // per_edge}", tor_gbps, "tor")
     for edge in range(ceil(racks / per_edge)):
         fabric.cable(f"edge{edge}", "aggregation", edge_gbps, "edge")
-    return fabric.cluster()
+    cluster = fabric.cluster()
+    if racks % per_edge == 0:
+        return cluster
+    note = f"the last edge switch has {racks % per_edge} racks, where the others have {per_edge}, and as fast an uplink"
+    return replace(cluster, topology=replace(cluster.topology, notes=(note,)))
 
 
 def fat_tree(

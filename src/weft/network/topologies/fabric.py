@@ -313,17 +313,20 @@ class Fabric:
         names, nics = [s.name for s in self.servers], list[tuple[int, int]]()
         if any(machine.nics_per_server > 1 for machine in self.machines):
             for i, server in enumerate(self.servers):
-                own = self._nics.get(server.name, ())
-                self.servers[i] = replace(server, nics=tuple(range(len(nics), len(nics) + len(own))))
-                nics += own
+                cables = self._nics.get(server.name, ())
+                self.servers[i] = replace(server, nics=tuple(range(len(nics), len(nics) + len(cables))))
+                nics += cables
         router = EcmpRouter(tuple(self.links), names, self.seed, fixed, nics)
         nvlinks = self._join() if any(machine.nvlink_domain > 1 for machine in self.machines) else ()
-        machine = self.machine
+        machine, most_gb = self.machine, max(made.gpu_memory_gb for made in self.machines)
+        if most_gb > machine.gpu_memory_gb:  # what servers leave to the cluster is the memory of the largest GPU
+            own = machine.gpu_memory_gb * GB
+            self.servers = [s if s.gpu_memory_bytes else replace(s, gpu_memory_bytes=own) for s in self.servers]
         return Cluster(
             servers=tuple(self.servers),
             topology=Topology(self.name, tuple(self.links), router, self.seed),
             gpu=machine.gpu,
-            gpu_memory_bytes=max(made.gpu_memory_gb for made in self.machines) * GB,
+            gpu_memory_bytes=most_gb * GB,
             intra_server_bytes_per_s=machine.inside_bytes_per_s,
             latency_s=machine.latency_us * 1e-6,
             intra_latency_s=machine.intra_latency_us * 1e-6,

@@ -54,8 +54,8 @@ def closest_free(cluster: Cluster, free: Ints, gpus: int) -> Ints:
     """The numbers free on each server of the closest group that has room: that with the fewest servers to take, then
     the least to spare. On a cluster of racks only, all that is free."""
     further = len(cluster.level_names) > 1 or cluster.nvlinks
-    for level in cluster.levels[1:-1] if further and int(free.max()) < gpus else ():
-        room = np.bincount(level.of_server, weights=free)
+    for level in cluster.between if further and int(free.max()) < gpus else ():
+        room = level.sums(free)
         keys: list[tuple[int, float, int]] = []
         for group in np.flatnonzero(room >= gpus).tolist():
             inside = np.sort(free[level.of_server == group])[::-1]

@@ -7,7 +7,7 @@ import numpy as np
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.policies.place.base import Answer, Place
-from weft.policies.place.best_fit import Share, filled, idle_first
+from weft.policies.place.best_fit import Share, closest_free, filled, idle_first
 
 _KEPT = "kept idle"
 
@@ -15,10 +15,11 @@ _KEPT = "kept idle"
 class ElasticFlow(Place):
     """The machine whose free GPUs are closest to the job's number rounded up to a power of two; else whole machines.
 
-    The GPUs beyond the job's own are kept idle beside it until it ends. A job that does not find one machine (or, if
-    it is larger than a machine, as many idle machines as it fills) waits. Left out: deadlines, elastic sizes and
-    migration, with which its own paper always finds room for a power of two. Ranks are in order; in the Titan paper's
-    Exp#3 it sends least, which it does here with ranks dealt out (`dealt:elasticflow`).
+    The GPUs beyond the job's own are kept idle beside it until it ends. A job that does not find one machine (or, if it
+    is larger than a machine, as many idle machines as it fills) waits. Left out: deadlines, elastic sizes and
+    migration, with which its own paper always finds room for a power of two. Racks are not looked at; where a cluster
+    has more levels, the whole machines are those of the closest group that has room. Ranks are in order; in the Titan
+    paper's Exp#3 it sends least, which it does here with ranks dealt out (`dealt:elasticflow`).
     """
 
     name = "elasticflow"
@@ -41,7 +42,7 @@ class ElasticFlow(Place):
             shares: list[Share] = [(int(fits[np.argmin(free[fits])]), block)] if len(fits) else []
             words = f"waits for {block} GPUs on one machine"
         else:
-            idle = np.flatnonzero((free == sizes) & (free > 0))
+            idle = np.flatnonzero(closest_free(view.cluster, np.where(free == sizes, free, 0), block))
             shares = filled(idle[np.argsort(-free[idle], kind="stable")], free, block)
             words = f"waits for idle machines with {block} GPUs"
         if not shares:

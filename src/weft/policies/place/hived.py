@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from weft.model.plan import State
@@ -15,8 +17,9 @@ class HiveD(Place):
 
     A fragment is what is free on a machine in use. Idle machines are broken up last, those of racks in use before
     those of idle racks. Workers go in the order of their ranks, regardless of which workers communicate. At a tie the
-    rack with fewer free GPUs wins. HiveD's own allocation by cells is left out, since the example of the Titan paper
-    splits four workers 3 + 1 while a whole machine is idle; so are virtual clusters and opportunistic jobs.
+    rack with fewer free GPUs wins, and on clusters with more levels then the group of the next level. HiveD's own
+    allocation by cells is left out, since the example of the Titan paper splits four workers 3 + 1 while a whole
+    machine is idle; so are virtual clusters and opportunistic jobs.
     """
 
     name = "hived"
@@ -26,25 +29,34 @@ class HiveD(Place):
         if offer.n_free < gpus:
             return Answer(None, f"wants {gpus} GPUs; fewer are free", state)
         cluster, free = view.cluster, offer.free_per_server
-        shares = fragments_first(free, cluster.gpus_per_server, cluster.rack_of_server, gpus)
+        further = [level.of_server for level in cluster.between[1:]]
+        shares = fragments_first(free, cluster.gpus_per_server, cluster.rack_of_server, gpus, further)
         chosen = idle_first(view, offer, shares, by_rack=False)
         return Answer(chosen, f"fragments first: {len(shares)} machine{'s' * (len(shares) > 1)}", state)
 
 
-def fragments_first(free: Ints, sizes: Ints, racks: Ints, gpus: int) -> list[Share]:
-    """Shares of machines for `gpus` workers (there are that many free)."""
+def fragments_first(
+    free: Ints, sizes: Ints, racks: Ints, gpus: int, further: Sequence[Ints] = ()
+) -> list[Share]:  # fmt: skip
+    """Shares of machines for `gpus` workers (there are that many free). `further` are the groups of machines at the
+    levels above the racks."""
     idle = (free == sizes) & (free > 0)
-    used_per_rack = np.bincount(racks, weights=sizes - free)
+    emptiness = [-np.bincount(groups, weights=sizes - free)[groups] for groups in (*reversed(further), racks)]
+
+    def fullest(machines: Ints, *keys: Ints) -> Ints:
+        """By this key; then in the fullest rack, then in the fullest group of each further level, then by number."""
+        return np.lexsort((machines, *(key[machines] for key in emptiness), *keys))
+
     used = np.flatnonzero(~idle & (free > 0))
-    used = used[np.lexsort((-used_per_rack[racks[used]], -free[used]))]  # roomiest first, then in the fullest racks
+    used = used[fullest(used, -free[used])]  # roomiest first
     shares, gpus, left = _fill(used, free, gpus)
     if not gpus:
         return shares
     if len(left):  # all of them have more room than what is left: part of the smallest
-        smallest = np.lexsort((left, -used_per_rack[racks[left]], free[left]))[0]
+        smallest = fullest(left, free[left])[0]
         return [*shares, (int(left[smallest]), gpus)]
     whole = np.flatnonzero(idle)
-    whole = whole[np.argsort(-used_per_rack[racks[whole]], kind="stable")]
+    whole = whole[fullest(whole)]
     more, gpus, left = _fill(whole, free, gpus)
     return [*shares, *more, *([(int(left[0]), gpus)] if gpus else [])]
 

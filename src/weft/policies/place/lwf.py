@@ -52,7 +52,8 @@ class LeastWorkloadFirst(Place):
 
     Larger jobs take GPUs server by server, the server with the least work left in all first, and inside a server the
     least loaded GPU first. A GPU must have the memory; at a tie the lower number wins. Algorithm 1 never uses its
-    S_chosen: it goes through all servers, in that order. Communication costs what it costs on the network at hand; the
+    S_chosen: it goes through all servers, in that order. Its network is one switch: racks and further levels are not
+    looked at. Communication costs what it costs on the network at hand; the
     authors' code charges 1 Gbit/s.
 
     With `whole` (`lwf:1,whole`, `ls:whole`) a GPU has one job: the same rule among free GPUs, as live worlds need it.

@@ -21,7 +21,8 @@ class Skew(Place):
     other goes anywhere, servers with the fewest free GPUs first (Tiresias, section 4.2; its PACK_limit is `skew:0.3`).
 
     The skew of a model comes from the zoo, where the paper profiles messages; a model that the zoo does not know has
-    none. Racks are not looked at. The Tiresias of the Dally authors' simulator does look at them: `delay:no-wait`.
+    none. Racks and further levels are not looked at. The Tiresias of the Dally authors' simulator does look at them:
+    `delay:no-wait`.
     """
 
     needs = frozenset({Fact.MODEL})

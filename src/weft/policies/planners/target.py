@@ -46,14 +46,15 @@ class Room:
 
 
 def pack(room: Room, n: int) -> Placement | None:
-    """n GPUs on one server, or else in one rack, or else in few racks; always where the least is left over."""
+    """n GPUs on one server, or else in one rack, or else in the fewest racks of the closest level that has room for
+    them; always where the least is left over."""
     if room.n_free < n:
         return None
     fits = [s for s, gpus in room.free.items() if len(gpus) >= n]
     if fits:
         return tuple(room.take(min(fits, key=lambda s: (len(room.free[s]), room.key[s])), n))
     racks: dict[int, list[int]] = {}
-    for server in room.free:
+    for server in _inside(room, n):
         racks.setdefault(int(room.cluster.rack_of_server[server]), []).append(server)
     total = {rack: sum(len(room.free[s]) for s in servers) for rack, servers in racks.items()}
     first = {rack: min(room.key[s] for s in servers) for rack, servers in racks.items()}
@@ -74,6 +75,35 @@ def pack(room: Room, n: int) -> Placement | None:
     return tuple(sorted(chosen))
 
 
+def _inside(room: Room, n: int) -> Iterable[int]:
+    """The servers of the closest group above the racks that has room for n GPUs; all, where no rack is in a group."""
+    for level in room.cluster.between if len(room.cluster.between) > 1 else ():
+        free: dict[int, int] = {}
+        for server, gpus in room.free.items():
+            group = int(level.of_server[server])
+            free[group] = free.get(group, 0) + len(gpus)
+        enough = [group for group, total in free.items() if total >= n]
+        if enough:
+            chosen = min(enough, key=lambda group: free[group])
+            return [server for server in room.free if level.of_server[server] == chosen]
+    return room.free
+
+
+def by_type(view: ClusterView, gpus: Sequence[int], job: Job) -> list[tuple[Job, list[int]]]:
+    """The job as it would run on each type of GPU of which these are enough, and those GPUs."""
+    cluster = view.cluster
+    if cluster.alike:
+        return [(job, list(gpus))]
+    found: list[tuple[Job, list[int]]] = []
+    for gpu in (job.gpu,) if job.gpu else cluster.gpu_types:
+        asked = job.as_on(gpu)
+        suited = cluster.suited(gpu, asked.memory_bytes)
+        there = [g for g in gpus if suited[g]]
+        if len(there) >= job.gpus:
+            found.append((asked, there))
+    return found
+
+
 def in_shape(cluster: Cluster, gpus: Iterable[int], job: Job) -> list[int]:
     """GPUs of which a job may take whole servers: as many as it must have on each, of every server that has so many of
     these. All of them for a job without a shape."""
@@ -88,7 +118,8 @@ def in_shape(cluster: Cluster, gpus: Iterable[int], job: Job) -> list[int]:
 
 
 def nearest(cluster: Cluster, free: Set[int], kept: Placement, own: Placement, n: int) -> Placement:
-    """n free GPUs for a job that keeps some: first its own, then on its servers, then in its racks, then close by."""
+    """n free GPUs for a job that keeps some: first its own, then on its servers, then in its racks (and the groups that
+    these are in), then close by."""
     found: set[int] = set()
     for tier in _tiers(cluster, free, kept or own, own):
         room = Room(cluster, tier - found)
@@ -105,7 +136,8 @@ def _tiers(cluster: Cluster, free: Set[int], near: Placement, own: Placement) ->
         servers = cluster.server_of_gpu[gpus]
         home = cluster.server_of_gpu[list(near)]
         yield set(gpus[np.isin(servers, home)].tolist())
-        yield set(gpus[np.isin(cluster.rack_of_server[servers], cluster.rack_of_server[home])].tolist())
+        for level in cluster.between:
+            yield set(gpus[np.isin(level.of_server[servers], level.of_server[home])].tolist())
     yield free
 
 

@@ -32,7 +32,7 @@ class Layout:
     expert: int = 1
     data: int = 1
     copies: int = 1
-    zero: int = 1  # 0: every worker has all states; 1 optimiser, 2 gradients, 3 weights, too, are sharded
+    zero: int = 1  # 0: every worker has all states; 1 optimiser, 2 gradients, 3 weights, too, are sharded (by_pass)
     virtual: int = 1
     micro_batches: int = 1
     schedule: str = "1f1b"
@@ -53,6 +53,12 @@ class Layout:
     def workers(self) -> int:
         """Workers in all."""
         return self.stage_workers * self.pipeline
+
+    @property
+    def by_pass(self) -> bool:
+        """Whether gradients (zero 2) and weights (zero 3) are whole only while a part computes with them. A pipeline
+        keeps both whole from a step's first pass to its last: else every micro-batch would have to send them."""
+        return self.zero >= 2 and self.pipeline == 1
 
     @property
     def shards(self) -> int:

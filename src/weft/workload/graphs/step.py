@@ -59,8 +59,8 @@ def _check(name: str, layers: tuple[Layer, ...], batch: int, layout: Layout) -> 
         for count, things in counts.items():
             if count % ways:
                 raise InputError(f"{what}: its {count} {things} do not split into {ways}; {key} divides their number")
-    if layout.zero >= 2 and layout.pipeline > 1:
-        raise InputError(f"{what}: gradients and weights are not sharded under a pipeline; use zero=1, or no ppN")
+    if layout.zero == 2 and layout.pipeline > 1:
+        raise InputError(f"{what}: gradients are not sharded under a pipeline; use zero=1, fsdpN, or no ppN")
 
 
 def _parts(layers: tuple[Layer, ...], samples: float, layout: Layout, rates: Rates) -> tuple[Cost, ...]:
@@ -108,7 +108,7 @@ class _Graph:
     def run(self) -> None:
         """Weights, passes of all micro-batches, gradients, optimiser."""
         lay = self.layout
-        if lay.zero in (1, 2):
+        if lay.zero in (1, 2) or (lay.zero == 3 and not lay.by_pass):
             for p in range(lay.pipeline):
                 self._bring_weights(p)
         queues = [self._turns(p) for p in range(lay.pipeline)]
@@ -119,7 +119,7 @@ class _Graph:
                     self._pass(*queue.pop(0), arrived)
         for p in range(lay.pipeline):
             shown = self.rates.exposed if lay.gradient_overlap else 1.0
-            for part in reversed(self.mine(p)) if shown and not (lay.zero >= 2 and not lay.gradient_overlap) else ():
+            for part in reversed(self.mine(p)) if shown and not (lay.by_pass and not lay.gradient_overlap) else ():
                 self._send_gradients(part, self.last[p], "-rest" if lay.gradient_overlap else "", shown)
             ends = tuple(sorted({*self.last[p], *([self.sent[p]] if p in self.sent else [])}))
             parts = [self.parts[k] for k in self.mine(p)]
@@ -145,7 +145,7 @@ class _Graph:
         brought = arrived[way, i, part]
         waits = {*self.last.get(p, ()), *(() if brought is None else (brought,))}
         label = f".p{part}m{i}"
-        if lay.zero == 3:
+        if lay.zero == 3 and lay.by_pass:
             waits.add(self._fetch(part, p, f"{way}{label}"))
         elif part in self.there:
             waits.add(self.there[part])
@@ -163,9 +163,9 @@ class _Graph:
                 done = [self.add(Transfer(f"rest-of-{what}" if beside else what, rest, tuple(done), groups[0], many))]
         self.last[p] = tuple(done)
         if way == "backward":
-            if lay.gradient_overlap and (lay.zero >= 2 or i == lay.micro_batches - 1):
+            if lay.gradient_overlap and (lay.by_pass or i == lay.micro_batches - 1):
                 self._send_gradients(part, self.last[p], f"m{i}", 1 - self.rates.exposed)
-            elif lay.zero >= 2:
+            elif lay.by_pass:
                 self._send_gradients(part, self.last[p], f"m{i}")
                 self.last[p] = tuple(sorted({*self.last[p], self.sent[p]})) if p in self.sent else self.last[p]
         self._hand_on(way, i, part, tuple(done), arrived)
@@ -208,22 +208,27 @@ class _Graph:
         return found
 
     def _bring_weights(self, p: int) -> None:
-        """The updated shards, from all to all of a stage, part by part or all at once before it starts."""
+        """The updated shards (zero 3: all weights), from all to all of a stage, part by part or all at once before it
+        starts."""
         lay = self.layout
         if lay.shards == 1:
             return
         mine = self.mine(p)
-        trained, experts = (sum(self.parts[k].trained for k in mine), sum(self.parts[k].experts for k in mine))
+        sizes = {k: self._sharded(self.parts[k]) for k in mine}
+        whole_size = (sum(size for size, _ in sizes.values()), sum(experts for _, experts in sizes.values()))
         if lay.gather_overlap:
             if shown := self.rates.exposed:
-                self._gather(f"first-weights.s{p}", p, shown, (trained, experts), ())
+                self._gather(f"first-weights.s{p}", p, shown, whole_size, ())
             for part in mine:
-                here, chained = self.parts[part], (self.sent[p],) if p in self.sent else ()
-                size = (here.trained, here.experts)
-                self.there[part] = self._gather(f"weights.p{part}", p, 1 - self.rates.exposed, size, chained)
+                chained = (self.sent[p],) if p in self.sent else ()
+                self.there[part] = self._gather(f"weights.p{part}", p, 1 - self.rates.exposed, sizes[part], chained)
             return
-        whole = self._gather(f"weights.s{p}", p, 1.0, (trained, experts), ())
+        whole = self._gather(f"weights.s{p}", p, 1.0, whole_size, ())
         self.there.update(dict.fromkeys(mine, whole))
+
+    def _sharded(self, part: Cost) -> tuple[float, float]:
+        """Elements of a part that are brought together once a step, and those of experts among them."""
+        return (part.weights, part.expert_weights) if self.layout.zero == 3 else (part.trained, part.experts)
 
     def _fetch(self, part: int, p: int, label: str) -> int:
         """Weights of a part that are sharded: gathered for each pass, one part ahead if they may be."""
@@ -279,9 +284,9 @@ def _memory(graph: _Graph) -> tuple[float, str]:
         parts = [graph.parts[k] for k in graph.mine(p)]
         trained, experts = sum(x.trained for x in parts), sum(x.experts for x in parts)
         weights, mixed = sum(x.weights for x in parts), sum(x.expert_weights for x in parts)
-        held = 2.0 * (lay.shard(weights, mixed) if lay.zero == 3 else weights)
+        held = 2.0 * (lay.shard(weights, mixed) if lay.zero == 3 and lay.by_pass else weights)
         sharded = lay.shard(trained, experts)
-        gradients = 4.0 * (sharded if lay.zero >= 2 else trained)
+        gradients = 4.0 * (sharded if lay.by_pass else trained)
         states = STATE_BYTES * (sharded if lay.zero else trained)
         kept = sum(x.kept for x in parts) * _waiting(lay, p) / lay.virtual
         total = held + gradients + states + kept

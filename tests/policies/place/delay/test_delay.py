@@ -12,8 +12,9 @@ from weft.model import Hold, Start
 from weft.model.events import Submitted
 from weft.model.plan import State
 from weft.model.view import JobStatus, JobView, Spread
+from weft.network.topologies import Machine, rails
 from weft.policies.place.delay import DelayScheduling
-from weft.policies.place.delay.timers import DEFAULT_S, AutoTuned
+from weft.policies.place.delay.timers import DEFAULT_S, AutoTuned, tier_of
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 
@@ -246,3 +247,47 @@ def test_waits_are_tuned_apart_for_each_shape() -> None:
     state = rule.accepted(view, job, 4, 1, 60.0, rule.initial_state())
     assert rule.timers(view, job, 4, state) == (DEFAULT_S[0], 60.0)
     assert rule.timers(view, plain, 4, state) == DEFAULT_S
+
+
+class Deep(Case):
+    """Two pods of two rail groups of two NVLink domains of two trays, 4 GPUs each."""
+
+    def __init__(self, free: list[int], now: float = 0.0) -> None:
+        self.cluster = rails(4, 4, Machine(4, nvlink_domain=2, nvlink_gbps=900), racks_per_pod=2)
+        self.core = Core(resolve("dally"), ToyWorld(self.cluster, []))
+        for server, n in enumerate(free):
+            for gpu in self.cluster.servers[server].gpus[n:]:
+                self.core.table.gpus.enter(f"other{gpu}", (gpu,), 1e9)
+        self.core.view.move_to(now, 1)
+
+
+@pytest.mark.parametrize(
+    ("free", "tier", "again"),
+    [
+        ([1, 4] + [0] * 14, 0, (None, None, None)),
+        ([2, 2] + [0] * 14, 1, (100.0, None, None)),
+        ([2, 0, 2, 0] + [0] * 12, 2, (100.0, 300.0, None)),
+        ([2, 0, 0, 0, 2] + [0] * 11, 3, (100.0, 300.0, None)),
+        ([2] + [0] * 8 + [2] + [0] * 6, 4, (100.0, 300.0, None)),
+    ],
+)
+def test_every_level_is_a_tier(free: list[int], tier: int, again: tuple[float | None, ...]) -> None:
+    """A machine until 100 s, an NVLink domain until 300 s; rail groups, pods and the rest have the rack's timer."""
+    for now, expected in zip((0.0, 100.0, 300.0), again, strict=True):
+        case = Deep(free, now)
+        job = JobView(toy_job("job", 4))
+        answer = MANUAL.place(case.core.view, job, 4, case.core.view.offer, {})
+        assert answer.ask_again_s == expected
+        assert (answer.gpus is None) == (expected is not None)
+        if answer.gpus is not None:
+            assert tier_of(case.core.view, replace(job, gpus=answer.gpus)) == tier
+
+
+def test_waits_are_learnt_level_by_level() -> None:
+    """4 GPUs taken in one rail group after 20 s: that level's timer is 20 s, but no shorter than a closer one's."""
+    case = Deep([2, 0, 2, 0] + [0] * 12, now=1e6)
+    rule = AutoTuned()
+    job = JobView(toy_job("job", 4))
+    state = rule.accepted(case.core.view, job, 4, 2, 20.0, rule.initial_state())
+    assert list(state["waits"]) == ["rail group"]
+    assert tuple(rule.timers(case.core.view, job, 4, state)) == (*DEFAULT_S, 20.0, DEFAULT_S[1])

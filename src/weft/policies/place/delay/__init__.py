@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import StackError
+from weft.model.cluster import Cluster
 from weft.model.plan import Placement, State
 from weft.model.policy import setting
 from weft.model.view import ClusterView, Fact, JobStatus, JobView, Offer
@@ -17,12 +18,15 @@ from weft.policies.place.base import Answer, Place
 from weft.policies.place.best_fit import Ints, idle_first, tightest
 from weft.policies.place.delay.timers import DEFAULT_S, WINDOW_S, AutoTuned, Benefit, Fixed, Timers, tier_of
 
-_WHERE = ("on one machine", "in one rack", "over several racks")
-
 
 @dataclass(eq=False)
 class DelayScheduling(Place):
     """Algorithm 1: one machine at once, one rack after the machine timer, anything after the rack timer.
+
+    On a cluster with more levels, each level between the machine and the whole is such a tier, from the nearest on
+    (NVLink domain, rack or rail group, pod): a job declines what is further apart than a level until that level's
+    timer is over. Timers that are set have two values, for the machine and for the rack; the levels above have the
+    rack's. Tuned timers learn for each level.
 
     Timers count from the start of waiting. A job that is too big for a machine does not wait for a machine, and a job
     that is too big for a rack does not wait for a rack. A running job that is offered GPUs again (its lease is over)
@@ -75,15 +79,16 @@ class DelayScheduling(Place):
             and tier >= tier_of(view, job)
             and len(offer.free_among(job.gpus)) == gpus
         ):
-            return Answer(job.gpus, f"keeps its GPUs {_WHERE[tier_of(view, job)]}", state)
+            return Answer(job.gpus, f"keeps its GPUs {_where(view.cluster, tier_of(view, job))}", state)
         waited_s = view.now - job.waiting_since_s if waits else 0.0
-        timers = self._timers(view, job, gpus, state) if tier else (0.0, 0.0)
+        timers = self._timers(view, job, gpus, state) if tier else []
         for better in range(tier):
             if waited_s < timers[better] * (1 - 1e-12):
                 return self._decline(view, job, waits, better, timers[better], gpus, tier, state)
         if waits:
             state = self.rule.accepted(view, job, gpus, tier, waited_s, state)
-        words = f"takes {_WHERE[tier]} after {_time(waited_s)}" if waits else f"moves to GPUs {_WHERE[tier]}"
+        where = _where(view.cluster, tier)
+        words = f"takes {where} after {_time(waited_s)}" if waits else f"moves to GPUs {where}"
         return Answer(_gpus(view, gpus, offer, tier, rack), words, state)
 
     def _best(self, view: ClusterView, gpus: int, offer: Offer) -> tuple[int, int]:
@@ -103,37 +108,38 @@ class DelayScheduling(Place):
         """Let the rule look."""
         return self.rule.observe(view, state)
 
-    def _timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
-        """The rule's timers, 0 for tiers that the job is too big for. The second never ends before the first."""
-        cluster = view.cluster
-        if gpus > cluster.largest_rack:
-            return 0.0, 0.0
-        machine_s, rack_s = self.rule.timers(view, job, gpus, state)
-        return (0.0, rack_s) if gpus > cluster.largest_server else (machine_s, max(machine_s, rack_s))
+    def _timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> list[float]:
+        """The rule's timers, 0 for tiers that the job is too big for. None ends before that of a closer tier."""
+        found, longest = [], 0.0
+        for level, timer_s in zip(view.cluster.levels, self.rule.timers(view, job, gpus, state), strict=False):
+            longest = max(longest, timer_s) if gpus <= level.largest else 0.0
+            found.append(longest)
+        return found
 
     def _decline(
         self, view: ClusterView, job: JobView, waits: bool, better: int, timer_s: float, gpus: int, tier: int,
         state: State,
     ) -> Answer:  # fmt: skip
         until = "for as long as it takes" if math.isinf(timer_s) else f"for {_time(timer_s)}"
-        words = f"declines {gpus} GPUs {_WHERE[tier]}: waits {until} for {gpus} {_WHERE[better]}"
+        far, near = (_where(view.cluster, one) for one in (tier, better))
+        words = f"declines {gpus} GPUs {far}: waits {until} for {gpus} {near}"
         again = job.waiting_since_s + timer_s if waits else view.now + timer_s
         return Answer(None, words, state, again if view.now < again < math.inf else None)
 
 
 def _best(view: ClusterView, gpus: int, offer: Offer) -> tuple[int, int]:
-    """The best tier on offer, and for one machine or rack the one to take.
+    """The best tier on offer, and the machine or the group of that level to take; -1 for the whole cluster.
 
     Among several, the one where the fewest GPUs must be taken from running jobs wins, then the tightest.
     """
-    free = offer.free_per_server
+    free, idle = offer.free_per_server, view.offer.free_per_server
     if free.max() >= gpus:
-        return 0, _pick(free, view.offer.free_per_server, gpus)
-    racks = view.cluster.rack_of_server
-    per_rack = np.bincount(racks, weights=free)
-    if per_rack.max() >= gpus:
-        return 1, _pick(per_rack, np.bincount(racks, weights=view.offer.free_per_server), gpus)
-    return 2, -1
+        return 0, _pick(free, idle, gpus)
+    for tier, level in enumerate(view.cluster.between, start=1):
+        room = level.sums(free)
+        if room.max() >= gpus:
+            return tier, _pick(room, level.sums(idle), gpus)
+    return len(view.cluster.levels) - 1, -1
 
 
 def _pick(free: npt.NDArray[Any], idle: npt.NDArray[Any], gpus: int) -> int:
@@ -143,16 +149,21 @@ def _pick(free: npt.NDArray[Any], idle: npt.NDArray[Any], gpus: int) -> int:
 
 
 def _gpus(view: ClusterView, gpus: int, offer: Offer, tier: int, where: int) -> Placement:
-    """GPUs of the machine, of the fewest machines of the rack, or of the fewest machines and racks."""
-    racks = view.cluster.rack_of_server
+    """GPUs of the machine, or of the fewest machines, then the fewest racks, of the group or of the whole cluster."""
     if tier == 0:
-        shares = [(where, gpus)]
-    elif tier == 1:
-        inside: Ints = np.where(racks == where, offer.free_per_server, 0)
-        shares = tightest(inside, racks, gpus)
-    else:
-        shares = tightest(offer.free_per_server, racks, gpus)
-    return idle_first(view, offer, shares)
+        return idle_first(view, offer, [(where, gpus)])
+    inside: Ints = offer.free_per_server
+    if where >= 0:
+        inside = np.where(view.cluster.levels[tier].of_server == where, inside, 0)
+    return idle_first(view, offer, tightest(inside, view.cluster.rack_of_server, gpus))
+
+
+def _where(cluster: Cluster, tier: int) -> str:
+    """A tier in words."""
+    if tier == 0:
+        return "on one machine"
+    names = [level.name for level in cluster.between]
+    return f"in one {names[tier - 1]}" if tier <= len(names) else f"over several {names[-1]}s"
 
 
 def _time(seconds: float) -> str:

@@ -1,28 +1,30 @@
 """How long a job waits for a better network tier: fixed timers, none, for ever, or tuned by what happened before.
 
-A rule is asked for two moments, counted from the start of waiting. Until the first, a job takes GPUs of one machine
-only; until the second, GPUs of one rack only. The memory of the tuned rules is `waits`: by tier and GPU demand, the
-(time of acceptance, seconds waited, job) of accepted offers.
+A rule is asked for a moment for each level of the cluster but the whole, counted from the start of waiting. Until the
+first, a job takes GPUs of one machine only; until the second, GPUs of one rack (or NVLink domain) only, and so on. The
+memory of the tuned rules is `waits`: by tier and GPU demand, the (time of acceptance, seconds waited, job) of accepted
+offers.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any
 
+from weft.model.cluster import Cluster
 from weft.model.plan import State
 from weft.model.view import ClusterView, JobView, Spread
 
-DEFAULT_S = (12 * 3600.0, 24 * 3600.0)  # machine, rack (Dally, section IV-B2)
+DEFAULT_S = (12 * 3600.0, 24 * 3600.0)  # machine, rack (Dally, section IV-B2); what is above the rack has the rack's
 WINDOW_S = 7 * 24 * 3600.0
-TIERS = ("machine", "rack", "network")
 
 
 class Timers(ABC):
-    """A rule for the two timers."""
+    """A rule for the timers."""
 
     for_ever = False  # whether every job waits for the best tier, however long that takes
 
@@ -31,8 +33,8 @@ class Timers(ABC):
         return {}
 
     @abstractmethod
-    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
-        """Seconds until GPUs of one rack are good enough, and until any are."""
+    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> Sequence[float]:
+        """For each tier but the last, seconds until GPUs of the next one are good enough."""
 
     def accepted(self, view: ClusterView, job: JobView, gpus: int, tier: int, waited_s: float, state: State) -> State:
         """The state after an offer of that tier was taken."""
@@ -51,9 +53,9 @@ class Fixed(Timers):
         self._timers = (machine_s, rack_s)
         self.for_ever = math.isinf(machine_s)
 
-    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
+    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> Sequence[float]:
         """As set."""
-        return self._timers
+        return _for_tiers(view.cluster, self._timers)
 
 
 class AutoTuned(Timers):
@@ -68,35 +70,37 @@ class AutoTuned(Timers):
 
     def initial_state(self) -> State:
         """No waits; `tuned` keeps what was computed from them and until when it holds."""
-        return {"waits": {"machine": {}, "rack": {}}, "tuned": {}}
+        return {"waits": {}, "tuned": {}}
 
-    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
+    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> Sequence[float]:
         """The tuned timers of this GPU demand."""
         demand = _demand(job, gpus)
-        known = state["tuned"].get(demand)
-        if known is None or view.now >= known[2]:
-            known = self._tune(state["waits"], demand, view.now)
-        return known[0], known[1]
+        known: list[float] | None = state["tuned"].get(demand)
+        if known is None or view.now >= known[-1]:
+            known = self._tune(view, state["waits"], demand)
+        return tuple(known[:-1])
 
     def accepted(self, view: ClusterView, job: JobView, gpus: int, tier: int, waited_s: float, state: State) -> State:
         """Enter the wait (line 7 or 15 of Algorithm 1), once for each time that a job waits."""
         waits, demand = state["waits"], _demand(job, gpus)
-        if tier < len(DEFAULT_S):
-            name = TIERS[tier]
+        if tier < len(view.cluster.levels) - 1:
+            name = _name(view.cluster, tier)
             since = view.now - self.window_s
             entry = [view.now, waited_s, job.id]
-            kept = [old for old in waits[name].get(demand, ()) if old[0] > since and not _same_wait(old, entry)]
-            waits = {**waits, name: {**waits[name], demand: [*kept, entry]}}
-        tuned = {**state["tuned"], demand: self._tune(waits, demand, view.now)}
+            before = waits.get(name, {})
+            kept = [old for old in before.get(demand, ()) if old[0] > since and not _same_wait(old, entry)]
+            waits = {**waits, name: {**before, demand: [*kept, entry]}}
+        tuned = {**state["tuned"], demand: self._tune(view, waits, demand)}
         return {**state, "waits": waits, "tuned": tuned}
 
-    def _tune(self, waits: dict[str, dict[str, list[list[Any]]]], demand: str, now: float) -> list[float]:
-        """Machine timer, rack timer, and when the next entry leaves the window."""
+    def _tune(self, view: ClusterView, waits: dict[str, dict[str, list[list[Any]]]], demand: str) -> list[float]:
+        """The timers, and when the next entry leaves the window."""
         found: list[float] = []
         leaves = math.inf
-        for tier, default in zip(TIERS, DEFAULT_S, strict=False):
-            entries = [old for old in waits[tier].get(demand, ()) if old[0] > now - self.window_s]
-            found.append(self._timer_s(tier, demand, [old[1] for old in entries]) if entries else default)
+        for tier, default in enumerate(_for_tiers(view.cluster, DEFAULT_S)):
+            name = _name(view.cluster, tier)
+            entries = [old for old in waits.get(name, {}).get(demand, ()) if old[0] > view.now - self.window_s]
+            found.append(self._timer_s(name, demand, [old[1] for old in entries]) if entries else default)
             leaves = min([leaves, *(old[0] + self.window_s for old in entries)])
         return [*found, min(leaves, 1e300)]  # JSON has no infinity
 
@@ -125,16 +129,18 @@ class Benefit(Timers):
         """Nothing seen. `seen` is [seconds of computing, seconds on GPUs] by model, GPU demand and tier."""
         return {"seen": {}, "looked_s": -1.0}
 
-    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> tuple[float, float]:
-        """What one machine saves over one rack, and on top of it what one rack saves over several."""
+    def timers(self, view: ClusterView, job: JobView, gpus: int, state: State) -> Sequence[float]:
+        """What one machine saves over one rack, on top of it what one rack saves over several, and so on."""
         left_s = job.job.profile.compute_s * view.iterations_left(job.id)
-        costs = [self._time_per_compute(state, job, gpus, tier) for tier in range(len(TIERS))]
-        found, total = [], 0.0
+        tiers = range(len(view.cluster.levels))
+        costs = [self._time_per_compute(state, self._key(view, job, gpus, tier)) for tier in tiers]
+        found: list[float] = []
+        total = 0.0
         for better, worse in pairwise(costs):
             default = DEFAULT_S[0]
             total += default if better is None or worse is None else max(0.0, left_s * (worse - better))
             found.append(total)
-        return found[0], found[1]
+        return found
 
     def observe(self, view: ClusterView, state: State) -> State:
         """Once an hour: how fast jobs have been where they are, since they started there."""
@@ -147,18 +153,28 @@ class Benefit(Timers):
             done = view.iterations_done(job.id) - job.saved_iterations
             ran_s = min(view.now - job.started_s, self._EVERY_S)
             share = done * job.job.profile.compute_s / (view.now - job.started_s)
-            key = self._key(job, len(job.gpus), tier_of(view, job))
+            key = self._key(view, job, len(job.gpus), tier_of(view, job))
             compute_s, gpu_s = seen.get(key, (0.0, 0.0))
             seen[key] = [compute_s + share * ran_s, gpu_s + ran_s]
         return {"seen": seen, "looked_s": view.now}
 
-    def _time_per_compute(self, state: State, job: JobView, gpus: int, tier: int) -> float | None:
-        """Seconds on GPUs for each second of computing on a tier."""
-        compute_s, gpu_s = state["seen"].get(self._key(job, gpus, tier), (0.0, 0.0))
+    def _time_per_compute(self, state: State, key: str) -> float | None:
+        """Seconds on GPUs for each second of computing of such jobs on a tier."""
+        compute_s, gpu_s = state["seen"].get(key, (0.0, 0.0))
         return gpu_s / compute_s if compute_s > 0 else None
 
-    def _key(self, job: JobView, gpus: int, tier: int) -> str:
-        return f"{job.job.model}/{gpus}/{TIERS[tier]}"
+    def _key(self, view: ClusterView, job: JobView, gpus: int, tier: int) -> str:
+        return f"{job.job.model}/{gpus}/{_name(view.cluster, tier)}"
+
+
+def _for_tiers(cluster: Cluster, two: tuple[float, float]) -> Sequence[float]:
+    """A machine's and a rack's timer as timers of all tiers but the last."""
+    return two[0], *(two[1] for _ in cluster.between)
+
+
+def _name(cluster: Cluster, tier: int) -> str:
+    """What a tier is called in the memory of a rule."""
+    return "machine" if tier == 0 else cluster.levels[tier].name
 
 
 def _demand(job: JobView, gpus: int) -> str:
@@ -167,9 +183,15 @@ def _demand(job: JobView, gpus: int) -> str:
 
 
 def tier_of(view: ClusterView, job: JobView) -> int:
-    """0 if all workers are on one machine, 1 if in one rack, else 2."""
+    """0 if all workers are on one machine, then the closest level with a group that has them all: 1 for one rack."""
     spread = Spread.of(view.cluster, job.gpus)
-    return 0 if spread.servers == 1 else 1 if spread.racks == 1 else 2
+    if spread.racks == 1:
+        return int(spread.servers > 1)
+    servers = view.cluster.server_of_gpu[list(job.gpus)]
+    whole = len(view.cluster.levels) - 1
+    return next(
+        (i for i in range(2, whole) if len(set(view.cluster.levels[i].of_server[servers].tolist())) == 1), whole
+    )
 
 
 def _same_wait(old: list[Any], new: list[Any]) -> bool:
