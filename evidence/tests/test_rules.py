@@ -101,6 +101,8 @@ def test_a_ratio_or_a_saving_has_a_value_of_no_effect() -> None:
         ("cassini figure-17.snapshot-1", 0.2, "direction"),
         ("cassini table-2.snapshot-1.vgg16.shift", 150.0, "fitted"),
         ("cassini figure-2.shift", 120.0, "fitted"),
+        ("dally table-i.resnet18.network", 2749.0, "fitted"),
+        ("dally table-i.order.network", 15.0, "fitted"),
         ("flows figure-11a.crowded", 0.0, "by construction"),
         ("flows figure-9.resnet50-10", 1.0, "direction"),
         ("ada-srsf table-v.srsf-3-over-srsf-2", 1.03, "direction"),

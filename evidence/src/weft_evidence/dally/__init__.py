@@ -11,10 +11,10 @@ from weft.network.cost import DALLY_TABLE_I
 from weft_evidence.checks import (
     Check,
     bounded,
-    graded,
     headed,
     in_order,
     in_place,
+    nearly,
     on_that_side,
     place_of,
     saving,
@@ -22,7 +22,7 @@ from weft_evidence.checks import (
     test,
     value,
 )
-from weft_evidence.claims import Measured, Picture, Reproduction, Request, Runs
+from weft_evidence.claims import Kind, Measured, Picture, Reproduction, Request, Runs
 from weft_evidence.dally import models
 from weft_evidence.dally.latency import TIERS, latencies, share
 from weft_evidence.dally.runs import GANDIVA, RACKS, has_files, quarter_words, run_experiments, timers_over_time
@@ -47,34 +47,34 @@ TABLE_III = {
     "p95": (71362014, 15059080, 39298828, 16469069), "p99": (208939883, 15390860, 39817762, 16681241),
 }  # fmt: skip
 
-# What the authors' released simulator saves over Tiresias on 2, 4, 8 and 16 racks (1 seed, analytical latencies in
-# place of ASTRA-sim), in percent: as released, and with its leak of GPUs repaired. Its Tiresias knows racks, so this
-# stands beside the claims about `tiresias-racks`; but theirs also moves jobs whose lease is over, as only
-# `tiresias-racks[order=las:moving]` does here, about which there is no claim. See docs/papers/dally.md.
+# What the authors' released simulator gives: single runs, as released and with its leak of GPUs repaired, leases of an
+# hour, 100,000 iterations at once, 24 hours of history and ASTRA_SIM's latencies. What it saves over Tiresias on 2, 4,
+# 8 and 16 racks of the batch, in percent. Its Tiresias knows racks, so this stands beside the claims about
+# `tiresias-racks`; but theirs also moves jobs whose lease is over, as only `tiresias-racks[order=las:moving]` does
+# here, about which there is no claim. See docs/papers/dally.md.
 RELEASED = {
-    "makespan_s": ((66.0, 2.0), (68.0, -23.0), (61.0, -73.0), (54.0, -29.0)),
-    "jct_mean_s": ((33.0, -39.0), (44.0, 0.0), (20.0, -14.0), (-1.0, -2.0)),
-    "queueing_p95_s": ((52.0, -71.0), (63.0, 37.0), (54.0, -8.0), (42.0, -32.0)),
+    "makespan_s": ((68.0, -14.0), (57.0, -122.0), (33.0, -89.0), (52.0, -5.0)),
+    "jct_mean_s": ((43.0, -2.0), (14.0, -23.0), (-50.0, -37.0), (12.0, -15.0)),
+    "queueing_p95_s": ((54.0, 21.0), (44.0, -7.0), (-1.0, -36.0), (48.0, -25.0)),
 }
 _Told = dict[str, tuple[tuple[int, int], ...]]
-# Its job completion times on 8 racks, in thousands of seconds, by the columns of Table II: one run each, as released
-# (100,000 iterations at once), and repaired. Latencies are by shape with its own factors, those of Gandiva, which has
-# no leak, from ASTRA-sim itself.
+# Its job completion times on 8 racks, in thousands of seconds, by the columns of Table II. Gandiva has no leak, and
+# draws GPUs at random: the first of several draws.
 RELEASED_II: _Told = {
-    "mean": ((6127, 6127), (6078, 116), (5428, 115), (4336, 119)),
-    "median": ((268, 268), (4538, 60), (4192, 62), (2151, 63)),
-    "p95": ((19401, 19401), (22492, 409), (13027, 302), (11852, 351)),
-    "p99": ((30893, 30893), (29915, 904), (14590, 690), (12089, 743)),
+    "mean": ((7277, 7277), (4087, 126), (5838, 160), (6144, 173)),
+    "median": ((268, 268), (3881, 66), (3342, 70), (5578, 76)),
+    "p95": ((21447, 21447), (13777, 444), (14884, 604), (13299, 774)),
+    "p99": ((32093, 32093), (21854, 870), (19110, 1530), (13932, 1644)),
 }
 # The same for Table III (Poisson arrivals, the first week).
 RELEASED_III: _Told = {
-    "mean": ((18316, 18316), (4708, 45), (6922, 104), (66394, 80)),
-    "median": ((20550, 20550), (3330, 15), (7295, 19), (83210, 17)),
-    "p95": ((26190, 26190), (20557, 194), (20160, 657), (98881, 522)),
-    "p99": ((45203, 45203), (21589, 517), (23547, 1571), (99802, 935)),
+    "mean": ((18345, 18345), (5819, 50), (16721, 52), (11753, 53)),
+    "median": ((20740, 20740), (3925, 16), (17818, 16), (12151, 16)),
+    "p95": ((25168, 25168), (21688, 234), (29005, 226), (24708, 217)),
+    "p99": ((44033, 44033), (23214, 647), (30093, 498), (25350, 531)),
 }
-# Percent of mean JCT that its Dally saves over its Gandiva on 2 racks of the batch, in the same setting.
-RELEASED_OVER_GANDIVA = (-247.0, 90.0)
+# Percent of mean JCT that its Dally saves over its Gandiva on 2 racks of the batch.
+RELEASED_OVER_GANDIVA = (-61.0, 91.0)
 LONG = "tiresias"  # minutes a run, even on a quarter: its last jobs change places every hour for 100 million seconds
 OTHERS = {"tiresias": "Tiresias", "tiresias-racks": "Tiresias with racks", "gandiva": "Gandiva"}
 
@@ -84,13 +84,13 @@ NOTES = (
     "Where the paper gives a range or a mean over numbers of racks, its lower end or that mean is set beside every "
     "number, and what is measured is a direction at best. Tiresias looks at machines only; Tiresias with racks takes "
     "one machine, else one rack, else anything, as in the authors' simulator, whose Tiresias also moves jobs.",
-    "A cell of Table I is a direction within a factor of two; the machine column is what the models are calibrated to.",
+    "Table I is no claim: models are calibrated to its machine column, and which system file of the authors goes with "
+    "which tier was chosen with the other columns in view.",
     "The paper does not state its leases: here each is an hour from its job's start. Gandiva's slices are four hours.",
-    "Beside Tables II and III, and Gandiva on 2 racks, the figure of the authors' simulator is one run of several (of "
-    "eight for Dally and Tiresias in Table II), in a setting that was chosen with the published numbers in view. "
-    "Gandiva's is with latencies of ASTRA-sim, the others with latencies by shape. Beside savings over Tiresias with "
-    "racks it is one run, and another setting gives other figures: on 8 racks 29 and -3 % of the mean JCT, not 20 and "
-    "-14.",
+    "The figure of the authors' simulator is one run with the latencies of their ASTRA-sim. Its settings (leases of an "
+    "hour, 100,000 iterations at once, 24 hours of history) were chosen with the published numbers in view, and others "
+    "give other figures: where machine and network have the other system file it saves 25 % of the mean JCT "
+    "over Tiresias on 8 racks, not -50.",
 )
 
 
@@ -111,14 +111,11 @@ def _table_i() -> dict[str, Check]:
                 return Measured(100.0 * share(model, where))
 
             found[f"table-i.{model}.{where}"] = Check(
-                f"{model}, 8 GPUs: communication over compute time, {where} (direction: within a factor of 2)",
-                100.0 * published, "%", (), measure, graded(_within_two), seeded=False, released=(100.0 * told,) * 2,
+                f"{model}, 8 GPUs: communication over compute time, {where} (its system file was chosen on this table)",
+                100.0 * published, "%", (), measure, nearly, seeded=False, released=(100.0 * told,) * 2,
+                kind=Kind.FITTED,
             )  # fmt: skip
     return found
-
-
-def _within_two(published: float, measured: Measured) -> bool:
-    return measured.value is not None and published / 2.0 <= measured.value <= published * 2.0
 
 
 def _monotone() -> Check:
@@ -263,7 +260,7 @@ SHORTER = (
 def _variants() -> Check:
     pairs = [(at(a, "batch-8"), at(b, "batch-8")) for a, b in SHORTER]
     words = "Figure 7: pairs of makespans in the order that the text gives, batch on 8 racks"
-    return replace(in_order(words, pairs, "makespan_s", slow=True), released=(3.0, 4.0))
+    return replace(in_order(words, pairs, "makespan_s", slow=True), released=(4.0, 3.0))
 
 
 def _tables() -> dict[str, Check]:
