@@ -62,8 +62,8 @@ PLACES: list[Mutant] = [
     ),
     *_of(
         "policies/place/delay/__init__.py", "tests/policies/place/delay/test_delay.py",
-        ("over several racks, racks do not matter", "shares = tightest(offer.free_per_server, racks, gpus)",
-         "shares = tightest(offer.free_per_server, 0 * racks, gpus)"),
+        ("over several racks, racks do not matter", "tightest(inside, view.cluster.rack_of_server, gpus)",
+         "tightest(inside, 0 * view.cluster.rack_of_server, gpus)"),
     ),
     *_of(
         "core/layered/even.py", "tests/policies/place/delay/test_delay.py tests/core/layered/test_shaped.py",

@@ -229,7 +229,7 @@ def test_names_with_a_folder_or_an_ending_are_files() -> None:
 def test_another_file_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "other.txt"
     path.write_text(text)
-    with pytest.raises(InputError, match="no ASTRA-sim layer file and no PipeDream graph") as error:
+    with pytest.raises(InputError, match="no layer file, no PipeDream graph and no counters") as error:
         zoo.check(str(path))
     assert "\n" not in str(error.value)
 
