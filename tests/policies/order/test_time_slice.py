@@ -64,3 +64,20 @@ def test_everybody_has_a_turn_soon(n: int) -> None:
         else:
             assert when - since[job] <= (n - 1) * 10.0
     assert world.now() == 35.0 * n
+
+
+@pytest.mark.parametrize(("slice_s", "restart_s", "runs"), [(60, 59, True), (60, 60, False), (600, 180, True)])
+def test_a_slice_that_a_restart_takes_up_is_refused(slice_s: int, restart_s: int, runs: bool) -> None:
+    """Where n jobs share GPUs in turn, each would lose all of its slice to its restart."""
+
+    class Slow(ToyWorld):
+        @property
+        def restart_s(self) -> float:
+            return restart_s
+
+    world = Slow(toy_cluster(1, 1, 4), [toy_job(name, 4, 500) for name in "abc"])
+    if runs:
+        played(world, f"gandiva:{slice_s}")
+        return
+    with pytest.raises(StackError):
+        played(world, f"gandiva:{slice_s}")

@@ -45,6 +45,7 @@ class Layered(Planner):
         self.names_gpus = place.names_gpus
         self.uneven = place.uneven
         self.resizes = order.resizes
+        self.shortest_stay_s = order.shortest_stay_s
         self.idle_without_jobs = order.idle_without_jobs and type(place).observe is Place.observe
 
     def initial_state(self) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ class Order(Policy):
 
     resizes: bool = False  # may claim another number of GPUs than the job asked for
     idle_without_jobs: bool = False  # while no job waits, it claims nothing and remembers nothing: it need not be asked
+    shortest_stay_s: float = math.inf  # how soon a job that others wait behind must give way, however much it has done
 
     def __init_subclass__(cls) -> None:
         """`idle_without_jobs` is not inherited: each subclass declares it."""

@@ -114,6 +114,7 @@ class Limited(Order):
         self.order, self.limits = order, limits
         self.name, self.needs = order.name, order.needs
         self.resizes = order.resizes
+        self.shortest_stay_s = order.shortest_stay_s
         self.idle_without_jobs = order.idle_without_jobs
 
     def initial_state(self) -> State:

@@ -26,6 +26,11 @@ class TimeSlice(LeaseOrder):
     name = "time-slice"
     lease_s: float = setting(60.0, within=PERIODS)
 
+    def __post_init__(self) -> None:
+        """A job in whose place others wait has one slice."""
+        super().__post_init__()
+        self.shortest_stay_s = self.lease_s
+
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting jobs first; at the end of a slice running ones give way to them; then those that might move."""
         ranking = super().rank(view, state)
