@@ -92,7 +92,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "weft": "weft.policies.pace.weft:Weft",
     },
     "route": {
+        "adaptive": "weft.policies.route.adaptive:Adaptive",
         "ecmp": "weft.policies.route.base:Ecmp",
+        "least-loaded": "weft.policies.route.least_loaded:LeastLoaded",
+        "spray": "weft.policies.route.spray:Spray",
     },
     "costs": {
         "analytical": "weft.network.analytical:Analytical",
