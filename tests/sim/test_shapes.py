@@ -3,8 +3,10 @@ import pytest
 from weft.core.cycle import Core
 from weft.core.loop import run
 from weft.model import Job
-from weft.model.profile import Compute, Profile
+from weft.model.profile import Compute, Profile, Transfer
 from weft.network.cost import DALLY_TABLE_I, Cached, Shape, TierTable, shape_of
+from weft.sim.engine.program import PARTS
+from weft.sim.lower import Lowering
 from weft.sim.spec import NetworkSpec, RunSpec
 from weft.sim.world import SimWorld
 from weft.stacks import resolve
@@ -37,3 +39,21 @@ def test_500_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(world.spans) > 400
     assert sorted(asked) == sorted(used)
     assert len(asked) < 100
+
+
+def test_a_job_that_comes_back_has_the_program_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is kept programs are equal, row by row; only as many nodes are kept as there is room for."""
+    cluster = toy_cluster(2, 2, 4)
+    tasks = (Compute("c", 1.0), Transfer("t", 1e9, after=(0,)))
+    profiles = [Profile("p", tasks, n) for n in (6, 8)]
+    kept, anew = Lowering(cluster, NetworkSpec()), Lowering(cluster, NetworkSpec())
+    first = [kept.program(profile, tuple(range(profile.workers)), flow_key=3) for profile in profiles]
+    for profile, program in zip(profiles, first, strict=True):
+        where = tuple(range(profile.workers))
+        assert kept.program(profile, where, flow_key=3) is program
+        assert kept.program(profile, tuple(g + 4 for g in where), flow_key=3) is not program
+        again = anew.program(profile, where, flow_key=3)
+        assert all((getattr(again, part) == getattr(program, part)).all() for part in PARTS)
+    monkeypatch.setattr("weft.sim.lower._NODES", len(first[0].nodes))
+    assert kept.program(profiles[1], tuple(range(8)), flow_key=4) is not first[1]
+    assert kept.program(profiles[0], tuple(range(6)), flow_key=3) is not first[0]

@@ -42,3 +42,14 @@ def test_a_bound_is_no_combination() -> None:
     with pytest.raises(StackError, match="a bound, no scheduler"):
         Combination("", "", "none", "fair", "ideal").stack()
     assert Combination("", "", "none", "fair", "themis").stack().name == "themis/none/fair"
+
+
+def test_routes_are_tried_where_they_are_named() -> None:
+    """Otherwise each would multiply all others; names without one are those that results had before."""
+    one = {"order": ["fifo"], "place": ["best-fit"], "interleave": ["none"], "pace": ["fair"]}
+    assert [found.name for found in combinations(one)] == ["fifo/best-fit/none/fair"]
+    assert [found.name for found in combinations({**one, "route": ["ecmp", "spray"]})] == [
+        "fifo/best-fit/none/fair",
+        "fifo/best-fit/none/fair/spray",
+    ]
+    assert {found.stack().route.name for found in combinations({**one, "route": ["ecmp:8"]})} == {"ecmp:8"}

@@ -7,6 +7,7 @@ With GPU sharing each worker is a lane of its own.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ from weft.sim.spec import NetworkSpec
 
 if TYPE_CHECKING:
     from weft.network.collectives import Chosen, OpenFlow, RoutedCollective
+
+
+_NODES = 200_000  # most nodes of programs that are kept for jobs that come back to the same GPUs
 
 
 class Lowering:
@@ -54,6 +58,8 @@ class Lowering:
         self._units = LinkUnits.of(self.capacity, finest)
         self.cost = network.cost
         self._kept: dict[tuple[int, float | None], tuple[Profile, Program]] = {}
+        self._placed: OrderedDict[tuple[int, Placement, int], tuple[Profile, Program]] = OrderedDict()  # latest last
+        self._n_nodes = 0  # of the programs in _placed
 
     def program(
         self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0, chosen: Chosen | None = None
@@ -69,18 +75,33 @@ class Lowering:
             delay_s is not None or (self._on_one_server(gpus) and not self._leaves(profile))
         )
         key = (id(profile), delay_s)
-        if same and key in self._kept:
+        if same:
+            if key not in self._kept:
+                self._kept[key] = (profile, self._made(profile, gpus, flow_key, chosen, delay_s))
             return self._kept[key][1]
+        if chosen is not None:
+            return self._made(profile, gpus, flow_key, chosen, delay_s)
+        where = (id(profile), gpus, flow_key)
+        if where in self._placed:
+            self._placed.move_to_end(where)
+            return self._placed[where][1]
+        program = self._made(profile, gpus, flow_key, None, delay_s)
+        self._placed[where] = (profile, program)
+        self._n_nodes += len(program.nodes)
+        while self._n_nodes > _NODES:
+            self._n_nodes -= len(self._placed.popitem(last=False)[1][1].nodes)
+        return program
+
+    def _made(
+        self, profile: Profile, gpus: Placement, flow_key: int, chosen: Chosen | None, delay_s: float | None
+    ) -> Program:
         nodes: list[NodeSpec] = []
         self._add_tasks(nodes, profile, gpus, flow_key, chosen, transfers=delay_s is None)
         if delay_s is not None and delay_s > 0:
             waited_for = {p for spec in nodes for p in spec.after}
             last = tuple(i for i in range(len(nodes)) if i not in waited_for)
             nodes.append(transfer_node(len(profile.tasks), 0.0, (), last, latency=delay_s))
-        program = make_program(nodes, self.capacity, kway_b=self.kway_b, link_units=self._units)
-        if same:
-            self._kept[key] = (profile, program)
-        return program
+        return make_program(nodes, self.capacity, kway_b=self.kway_b, link_units=self._units)
 
     def _leaves(self, profile: Profile) -> bool:
         """Whether it sends to other servers wherever its workers are."""
