@@ -38,7 +38,12 @@ CASES: list[tuple[Callable[..., None], str, Iterable[int] | None, str]] = [
     (check_place, "place", (0, 1, 2, DOMAINS, UNEQUAL), "tight tight:ring lwf:1"),
     (check_place, "place", (1, DOMAINS, UNEQUAL), "lwf:4"),
     (check_place, "place", (5, DOMAINS, UNEQUAL), "ls"),
-    (check_pace, "pace", None, "fair at-most:1 at-most:2 at-most:7 adadual:1 adadual:2 adadual:3 adadual:8"),
+    (
+        check_pace,
+        "pace",
+        None,
+        "fair crux crux:2 mltcp mltcp:slope=4 at-most:1 at-most:2 at-most:7 adadual:1 adadual:2 adadual:3 adadual:8",
+    ),
 ]
 
 

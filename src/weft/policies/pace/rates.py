@@ -120,6 +120,9 @@ class RateRule(ABC):
     )
 
     minds_others: bool = False  # it is told of foreign flows, and asked about all transfers when one starts or ends
+    again_s: float = (
+        math.inf
+    )  # without slots: it is asked so long after it has decided, if nothing starts or ends before
     waiting: int = 0  # jobs that wait for GPUs, where the world says so
 
     @abstractmethod
