@@ -31,7 +31,7 @@ CASES: list[tuple[Callable[..., None], str, Iterable[int] | None, str]] = [
         check_place,
         "place",
         (0, 1, DOMAINS, UNEQUAL),
-        "elasticflow hived packing titan titan:printed titan:plus titan:plus/ring/0.5",
+        "arnold arnold:alpha=0.5 elasticflow hived packing titan titan:printed titan:plus titan:plus/ring/0.5",
     ),
     (check_place, "place", (1, DOMAINS, UNEQUAL), "affinity skew delay delay:auto@20 delay:3/9 delay:no-wait"),
     (check_place, "place", (1, DOMAINS, UNEQUAL), "delay:consolidated delay:benefit"),

@@ -47,6 +47,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "place": {
         "affinity": "weft.policies.place.affinity:Affinity",
+        "arnold": "weft.policies.place.arnold:Arnold",
         "best-fit": "weft.policies.place.best_fit:BestFit",
         "delay": "weft.policies.place.delay:DelayScheduling",
         "elasticflow": "weft.policies.place.elasticflow:ElasticFlow",
