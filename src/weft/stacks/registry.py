@@ -63,6 +63,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "planners": {
         "ideal": "weft.policies.planners.baselines:Ideal",
+        "monkeytree": "weft.policies.planners.monkeytree:MonkeyTree",
         "pollux": "weft.policies.planners.pollux:Pollux",
         "random": "weft.policies.planners.baselines:RandomPlanner",
         "themis": "weft.policies.planners.themis:Themis",
