@@ -96,7 +96,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "weft": "weft.policies.pace.weft:Weft",
     },
     "route": {
+        "crux": "weft.policies.route.crux:Crux",
         "ecmp": "weft.policies.route.base:Ecmp",
+        "edge-colouring": "weft.policies.route.edge_colouring:EdgeColouring",
+        "sglb": "weft.policies.route.sglb:Sglb",
     },
     "costs": {
         "analytical": "weft.network.analytical:Analytical",

@@ -1,6 +1,6 @@
 """monkeytree: first come, first served, and running jobs move so that few rings cross each ToR (MonkeyTree, 2026).
 
-A ring over ranks that are sorted by ToR leaves each ToR that it visits once. If no more rings cross a ToR than there are
+A ring over ranks that are sorted by ToR leaves each ToR that it visits once. If no more rings cross a ToR than it has
 spines, every ring can have a spine of its own (`--route edge-colouring`). So whenever jobs have come or gone, the
 fewest blocks move that bring every ToR under that limit (plan.py). A block is a whole server.
 """
