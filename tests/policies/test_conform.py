@@ -27,7 +27,8 @@ CASES: list[tuple[Callable[..., None], str, Iterable[int] | None, str]] = [
     ),
     (check_order, "order", (0, 1, DOMAINS, UNEQUAL), "nw-sens:together@staying@5 time-slice time-slice:30"),
     (check_route, "route", (0, 1, DOMAINS, UNEQUAL), "ecmp ecmp:8 spray least-loaded least-loaded:bytes"),
-    (check_route, "route", (0, 1, DOMAINS), "adaptive adaptive:every=700ms"),
+    (check_route, "route", (0, 1, DOMAINS), "adaptive adaptive:every=700ms crux crux:flows"),
+    (check_route, "route", (0, 1, DOMAINS), "edge-colouring sglb"),
     (check_place, "place", WORKLOADS, "best-fit first-fit first-fit:shared random random:shared"),
     (
         check_place,
