@@ -46,7 +46,7 @@ def test_combinations(name: str, layers: tuple[str, ...]) -> None:
 
 
 def test_settings_are_refused_in_the_words_of_the_stack() -> None:
-    with pytest.raises(StackError, match="^stack monkeytree:x: "):
+    with pytest.raises(StackError, match=r"^stack monkeytree:x: "):
         resolve("monkeytree:x")
 
 
