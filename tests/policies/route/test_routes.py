@@ -90,8 +90,8 @@ def test_spray_over_fewer_spines_than_jobs() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_queue_pairs_in_equal_parts(seed: int) -> None:
-    """A flow in eight parts, p of them on its fullest uplink, is as fast as x p / 8 = C of that uplink lets it be, or as
-    its NIC."""
+    """A flow in eight parts, p of them on its fullest uplink, is as fast as x p / 8 = C of that uplink lets it be, or
+    as its NIC."""
     cluster = fabric(4, 2, seed)  # an uplink is twice a NIC
     narrow = leaf_spine(2, 4, Machine(1, 10.0), spines=8, oversubscription=4.0, seed=seed)  # 1/8 of a NIC
     router = narrow.topology.router
