@@ -144,7 +144,7 @@ def resolve(
     given = {"order": order, "place": place, "interleave": interleave, "pace": pace, "route": route}
     asked |= {layer: text for layer, text in given.items() if text is not None}
     replaced = {layer: asked[layer] for layer in DEFAULT if layer in asked}
-    layers = {**describe(name), **replaced} if name is not None else {**DEFAULT, **replaced}
+    layers = {**_described(name), **replaced} if name is not None else {**DEFAULT, **replaced}
     if "planner" in layers:
         for layer in ("order", "place"):
             if layer in replaced:
@@ -165,17 +165,21 @@ def resolve(
 
 
 def describe(name: str) -> dict[str, str]:
-    """Layer by layer, the policies that a stack's name stands for."""
+    """Layer by layer, the policies that a stack's name stands for; ECMP's routes go without saying, as in names."""
+    return {layer: text for layer, text in _described(name).items() if (layer, text) != ("route", DEFAULT["route"])}
+
+
+def _described(name: str) -> dict[str, str]:
     name, changes = _split(name)
     if changes:
-        return {**describe(name), **changes}
+        return {**_described(name), **changes}
     if (spelled := _layers_of(name)) is not None:
         return spelled
     base, plus, interleave = name.rpartition("+")
     if plus:
         if "+" in base:
             raise StackError(f"stack {name}: it names two interleaves; keep one of them")
-        return {**describe(base), "interleave": interleave}
+        return {**_described(base), "interleave": interleave}
     base, colon, parameter = name.partition(":")
     if name in STACKS:
         layers = STACKS[name]
