@@ -16,8 +16,10 @@ from weft.model.flows import FlowSet, flow_set
 from weft.policies.pace.admission import Fair
 from weft.policies.pace.base import Pace
 from weft.policies.pace.ccml import Ccml
+from weft.policies.pace.crux import Crux
 from weft.policies.pace.flow import Flow, FlowRule, FlowSpec
 from weft.policies.pace.mcs import Mcs
+from weft.policies.pace.mltcp import Mltcp
 from weft.policies.pace.pcc import Pcc
 from weft.policies.pace.rates import RateRule
 from weft.policies.pace.shortest import Shortest
@@ -41,7 +43,7 @@ PACES: dict[str, Callable[[], Pace]] = {
     "flow lossy": lambda: Flow(FlowSpec(delay_s=0.02, message_loss=0.2)),
     "flow host-only": lambda: Flow(FlowSpec(host_only=True)), "flow fill": lambda: Flow(FlowSpec(fill=True)),
     "flow quantised": lambda: Flow(FlowSpec(quantised=True)), "mcs": Mcs, "ccml": Ccml, "pcc": Pcc, "tcp": Tcp,
-    "shortest": Shortest,
+    "shortest": Shortest, "crux": lambda: Crux(2), "mltcp": Mltcp,
     "shortest:patient": lambda: Shortest.from_text("patient"),
     "equal": Equal, "fair": Fair,
 }  # fmt: skip

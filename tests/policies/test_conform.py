@@ -27,20 +27,26 @@ CASES: list[tuple[Callable[..., None], str, Iterable[int] | None, str]] = [
     ),
     (check_order, "order", (0, 1, DOMAINS, UNEQUAL), "nw-sens:together@staying@5 time-slice time-slice:30"),
     (check_route, "route", (0, 1, DOMAINS, UNEQUAL), "ecmp ecmp:8 spray least-loaded least-loaded:bytes"),
-    (check_route, "route", (0, 1, DOMAINS), "adaptive adaptive:every=700ms"),
+    (check_route, "route", (0, 1, DOMAINS), "adaptive adaptive:every=700ms crux crux:flows"),
+    (check_route, "route", (0, 1, DOMAINS), "edge-colouring sglb"),
     (check_place, "place", WORKLOADS, "best-fit first-fit first-fit:shared random random:shared"),
     (
         check_place,
         "place",
         (0, 1, DOMAINS, UNEQUAL),
-        "elasticflow hived packing titan titan:printed titan:plus titan:plus/ring/0.5",
+        "arnold arnold:alpha=0.5 elasticflow hived packing titan titan:printed titan:plus titan:plus/ring/0.5",
     ),
     (check_place, "place", (1, DOMAINS, UNEQUAL), "affinity skew delay delay:auto@20 delay:3/9 delay:no-wait"),
     (check_place, "place", (1, DOMAINS, UNEQUAL), "delay:consolidated delay:benefit"),
     (check_place, "place", (0, 1, 2, DOMAINS, UNEQUAL), "tight tight:ring lwf:1"),
     (check_place, "place", (1, DOMAINS, UNEQUAL), "lwf:4"),
     (check_place, "place", (5, DOMAINS, UNEQUAL), "ls"),
-    (check_pace, "pace", None, "fair at-most:1 at-most:2 at-most:7 adadual:1 adadual:2 adadual:3 adadual:8"),
+    (
+        check_pace,
+        "pace",
+        None,
+        "fair crux crux:2 mltcp mltcp:slope=4 at-most:1 at-most:2 at-most:7 adadual:1 adadual:2 adadual:3 adadual:8",
+    ),
 ]
 
 

@@ -152,7 +152,10 @@ def test_a_joint_planner_has_no_order_or_place_to_replace(layer: str) -> None:
         ({"name": "srsff"}, "there is no stack srsff; did you mean srsf"),
         ({"name": "srsf+shifti"}, "there is no interleave shifti; did you mean shifty"),
         ({"name": "srsf", "place": "firstfit"}, "there is no place firstfit; did you mean first-fit"),
-        ({"name": "srsf", "place": "x"}, "known are affinity, best-fit, dealt, delay, elasticflow, even, first-fit"),
+        (
+            {"name": "srsf", "place": "x"},
+            "known are affinity, arnold, best-fit, dealt, delay, elasticflow, even, first-fit",
+        ),
         ({"name": "srsf", "place": "dealtt"}, "there is no place dealtt; did you mean dealt"),
         ({"name": "srsf", "place": "dealt"}, "dealt stands before a place; write dealt:PLACE, as in dealt:best-fit"),
         ({"name": "srsf", "place": "dealt:"}, "dealt stands before a place; write dealt:PLACE"),

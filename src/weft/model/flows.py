@@ -80,6 +80,7 @@ class FlowRows:
     feed: tuple[tuple[int, int], ...]
     next: tuple[tuple[int, int], ...]
     compute_s: float = 0.0  # seconds of the longest chain of computing in an iteration of the job
+    work_gpu_s: float = 0.0  # GPU seconds of all computing in an iteration
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -102,6 +103,7 @@ class FlowSet:
     rate: Floats  # bytes per second in the last slot
     line: Floats  # bytes per second: capacity of the slowest link of its path
     compute_s: Floats  # seconds that an iteration of its job computes
+    work_gpu_s: Floats  # GPU seconds of the same, over all workers
     active: npt.NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -116,7 +118,7 @@ class FlowSet:
             self.next0[here], self.next1[here] = at + np.array(rows.next).T
         self.job[here], self.uid[here] = job, job if uid is None else uid
         self.size[here], self.chunk[here], self.sent[here], self.rate[here] = rows.size, rows.chunk, 0.0, 0.0
-        self.compute_s[here], self.active[here] = rows.compute_s, False
+        self.compute_s[here], self.work_gpu_s[here], self.active[here] = rows.compute_s, rows.work_gpu_s, False
 
     def reroute(self, at: int, rows: FlowRows, capacity: Floats) -> None:
         """Write the paths of a job's flows from row `at` on."""
@@ -137,7 +139,7 @@ class FlowSet:
 def flow_set(n: int, width: int) -> FlowSet:
     """Room for n flows with paths of at most `width` links; none of them active."""
     job, feed0, feed1, next0, next1 = (np.zeros(n, np.int32) for _ in range(5))
-    size, chunk, sent, rate, line, compute_s = (np.zeros(n) for _ in range(6))
+    size, chunk, sent, rate, line, compute_s, work = (np.zeros(n) for _ in range(7))
     path = np.full((n, max(width, 1)), -1, np.int32)
     uid, idle = np.zeros(n, np.int64), np.zeros(n, np.bool_)
-    return FlowSet(job, uid, path, feed0, feed1, next0, next1, size, chunk, sent, rate, line, compute_s, idle)
+    return FlowSet(job, uid, path, feed0, feed1, next0, next1, size, chunk, sent, rate, line, compute_s, work, idle)

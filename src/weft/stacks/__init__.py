@@ -56,6 +56,12 @@ STACKS: dict[str, dict[str, str]] = {
     "titan-defrag": {"order": "defrag", "place": "titan"},
     "elasticflow": {"place": "elasticflow"},
     "hived": {"place": "hived"},
+    "crux": {"pace": "crux", "route": "crux"},
+    "monkeytree": {"planner": "monkeytree", "route": "edge-colouring"},
+    "foresight": {"interleave": "foresight", "route": "edge-colouring"},
+    "mltcp": {"pace": "mltcp"},
+    "arnold": {"place": "arnold"},
+    "sglb": {"route": "sglb"},
 }
 
 # name: what it is, in a line
@@ -89,6 +95,12 @@ ABOUT: dict[str, str] = {
     "titan-defrag": "Titan that also moves jobs together",
     "elasticflow": "ElasticFlow's placement as Titan compares with it: best fit for powers of two",
     "hived": "HiveD's placement as Titan compares with it: fragments first, split freely",
+    "crux": "Crux: who computes most per second on its busiest link goes first, in paths and levels (SIGCOMM '24)",
+    "monkeytree": "MonkeyTree: jobs move so that few rings cross a rack, and each ring has a spine of its own (2026)",
+    "foresight": "Foresight: a delay before each iteration, planned ahead, without its caps on rates (IFIP '25)",
+    "mltcp": "MLTCP: a job's share grows with what it has sent of its iteration (HotNets '24)",
+    "arnold": "Arnold: one large job on the fewest minipods, pipelines kept together, without reservation (2025)",
+    "sglb": "SGLB: flows hashed over the less loaded half of the paths (SIGCOMM '25)",
     "ideal": "a bound: every job has a cluster of its own",
     "pollux": "Pollux: goodput decides sizes and places of elastic jobs; GPUs of one type (OSDI '21)",
     "random": "any job anywhere: a floor to compare with",
@@ -98,7 +110,8 @@ ABOUT: dict[str, str] = {
 # name: the layer that a parameter of the stack is handed on to
 _PARAMETERS = {
     "ada-srsf": "pace", "ada-srsf-whole": "pace", "gandiva": "order", "gandiva-packing": "order", "tiresias": "order",
-    "tiresias-queues": "order", "tiresias-racks": "order", "titan": "place",
+    "tiresias-queues": "order", "tiresias-racks": "order", "titan": "place", "crux": "pace", "monkeytree": "planner",
+    "foresight": "interleave", "mltcp": "pace", "arnold": "place",
 }  # fmt: skip
 
 DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair", "route": "ecmp"}
@@ -174,7 +187,7 @@ def _described(name: str) -> dict[str, str]:
         layer = _PARAMETERS[base]
         layers = {**STACKS[base], layer: f"{STACKS[base][layer]}:{parameter}"}
         try:
-            make(layer, layers[layer])
+            make("planners" if layer == "planner" else layer, layers[layer])
         except StackError as error:  # it names the policy, which a user of the stack has not written
             raise StackError(f"stack {name}: {error}") from error
     elif name.partition(":")[0] in policy_names("planners") or is_planner(name):

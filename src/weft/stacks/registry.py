@@ -54,6 +54,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "place": {
         "affinity": "weft.policies.place.affinity:Affinity",
+        "arnold": "weft.policies.place.arnold:Arnold",
         "best-fit": "weft.policies.place.best_fit:BestFit",
         "delay": "weft.policies.place.delay:DelayScheduling",
         "elasticflow": "weft.policies.place.elasticflow:ElasticFlow",
@@ -69,23 +70,27 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "planners": {
         "ideal": "weft.policies.planners.baselines:Ideal",
+        "monkeytree": "weft.policies.planners.monkeytree:MonkeyTree",
         "pollux": "weft.policies.planners.pollux:Pollux",
         "random": "weft.policies.planners.baselines:RandomPlanner",
         "themis": "weft.policies.planners.themis:Themis",
     },
     "interleave": {
         "cassini": "weft.policies.interleave.cassini:Cassini",
+        "foresight": "weft.policies.interleave.foresight:Foresight",
         "none": "weft.policies.interleave.base:NoInterleave",
     },
     "pace": {
         "adadual": "weft.policies.pace.admission:AdaDual",
         "at-most": "weft.policies.pace.admission:AtMost",
         "ccml": "weft.policies.pace.ccml:Ccml",
+        "crux": "weft.policies.pace.crux:Crux",
         "fair": "weft.policies.pace.admission:Fair",
         "fair-flows": "weft.policies.pace.tcp:Equal",
         "flow": "weft.policies.pace.flow:Flow",
         "mcs": "weft.policies.pace.mcs:Mcs",
         "pcc": "weft.policies.pace.pcc:Pcc",
+        "mltcp": "weft.policies.pace.mltcp:Mltcp",
         "priority": "weft.policies.pace.priority:Priority",
         "shortest": "weft.policies.pace.shortest:Shortest",
         "tcp": "weft.policies.pace.tcp:Tcp",
@@ -93,8 +98,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "route": {
         "adaptive": "weft.policies.route.adaptive:Adaptive",
+        "crux": "weft.policies.route.crux:Crux",
         "ecmp": "weft.policies.route.base:Ecmp",
+        "edge-colouring": "weft.policies.route.edge_colouring:EdgeColouring",
         "least-loaded": "weft.policies.route.least_loaded:LeastLoaded",
+        "sglb": "weft.policies.route.sglb:Sglb",
         "spray": "weft.policies.route.spray:Spray",
     },
     "costs": {

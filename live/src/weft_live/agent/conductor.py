@@ -63,6 +63,7 @@ class _Member:
     flows: tuple[OpenFlow, ...]
     senders: tuple[str, ...]  # host of each flow
     owner: Owner
+    workers: int
     turn: float = 0.0
     keeper: Keeper = field(default_factory=lambda: Keeper(None))  # applies its gate as long as it fits
     slip_s: float = 0.0  # its gate opens so much later, because somebody was late
@@ -133,7 +134,7 @@ class Conductor:
         links = self.cluster.topology.links
         self.members[name] = _Member(
             name, self._uids, flows, tuple(self.alias or links[flow.path[0]].src for flow in flows),
-            owner or (os.geteuid(), ""), turn, Keeper(dict(gate) if gate else None),
+            owner or (os.geteuid(), ""), len(gpus), turn, Keeper(dict(gate) if gate else None),
         )  # fmt: skip
         self._uids += 1
         self._anew(self.members[name])
@@ -334,6 +335,7 @@ def _rows(member: _Member) -> FlowRows:
         said = member.hosts.get(host, _Host())
         mine = sum(sender == host for sender in member.senders)
         sizes.append(max(said.volume, said.sent + said.left, 1.0) / mine)
+    compute_s = max((max(said.period_s - said.phase_s, 0.0) for said in member.hosts.values()), default=0.0)
     n = len(member.flows)
     following = [tuple(j for j in range(n) if member.flows[j].feed[0] <= i < member.flows[j].feed[1]) for i in range(n)]
     return FlowRows(
@@ -341,5 +343,5 @@ def _rows(member: _Member) -> FlowRows:
         tuple(size * flow.chunk / (flow.share or 1.0) for size, flow in zip(sizes, member.flows, strict=True)),
         tuple(flow.feed for flow in member.flows),
         tuple((min(f), max(f) + 1) if f else (0, 0) for f in following),
-        max((max(said.period_s - said.phase_s, 0.0) for said in member.hosts.values()), default=0.0),
+        compute_s, member.workers * compute_s,
     )  # fmt: skip

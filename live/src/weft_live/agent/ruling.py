@@ -93,8 +93,10 @@ class Ruling:
 
     def wake(self, now: float) -> float:
         """When the next slot begins, if anything is sent."""
-        if not math.isfinite(self.rule.slot_s) or not self.flows.active.any():
+        if not self.flows.active.any():
             return math.inf
+        if not math.isfinite(self.rule.slot_s):
+            return now + self.rule.again_s
         return (math.floor(now / self.rule.slot_s) + 1) * self.rule.slot_s
 
     # Rows
@@ -144,7 +146,7 @@ class Ruling:
         self._begun.clear()
         if not len(asked):
             return
-        given = self.rule.decide(Moment(number, part, begins), self.flows, asked)
+        given = self.rule.decide(Moment(number, part, begins, now), self.flows, asked)
         self._caps[asked] = given.caps[asked]
         self._weights[asked] = 1 if given.weights is None else given.weights[asked]
         self._levels[asked] = 0 if given.levels is None else given.levels[asked]

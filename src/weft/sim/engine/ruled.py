@@ -164,7 +164,8 @@ class Ruled:
             self._look_to()
             self._look_again(self._dust[:0])
             return
-        part = min((self.due - now) / self.rule.slot_s, 1.0) if self.rule.slot_s < math.inf else 1.0
+        slots = self.rule.slot_s < math.inf
+        part = min((self.due - now) / self.rule.slot_s, 1.0) if slots else 1.0
         jobs = {*self.flows.job[new].tolist()}
         if self.rule.everyone:
             live = np.flatnonzero(self.flows.active)
@@ -174,6 +175,8 @@ class Ruled:
         begins = idle and part > 1.0 - _NEARLY  # the rule has not been asked in this slot
         self._count(live[self._going[live]])
         self._ask(Moment(self._slot, part, begins, now), live[self.flows.active[live]])
+        if not slots:
+            self._due_again(now)
 
     def _begin(self, now: float) -> None:
         """Something is sent after nothing was."""
@@ -190,6 +193,9 @@ class Ruled:
 
     def renew(self, now: float) -> None:
         """A slot begins: tell the rule what the last one carried, then ask for limits of all that have bytes left."""
+        if self.rule.slot_s == math.inf:
+            self._renew_early(now)
+            return
         passed, self._slot = self._slot, self._slot + 1
         self._look()
         slot_s, f = self.rule.slot_s, self.flows
@@ -209,6 +215,17 @@ class Ruled:
         self._look_to()
         self._ask(Moment(self._slot, now_s=now), live)
         self._look_again(np.flatnonzero(f.active & self._going))
+
+    def _renew_early(self, now: float) -> None:
+        """A rule without slots is asked again because it wanted to be."""
+        self._look()
+        self._count(np.flatnonzero(self.flows.active & self._going))
+        self._ask(Moment(self._slot, now_s=now), np.flatnonzero(self.flows.active))
+        self._due_again(now)
+
+    def _due_again(self, now: float) -> None:
+        """When a rule without slots is asked next, if nothing starts or ends before."""
+        self.due = now + self.rule.again_s if self.flows.active.any() else math.inf
 
     def _look_to(self) -> None:
         self.body.look_to(self.due - _NEARLY * self.rule.slot_s if self.due < math.inf else math.inf, self.due)
@@ -321,6 +338,7 @@ def flow_rows(program: Program) -> FlowRows:
         tuple(_stretch(spec.leads) for spec in specs),
         tuple(map(_stretch, named_in(specs, "leads"))),
         _computing_s(program),
+        math.fsum(spec.weight * spec.amount for spec in specs if spec.kind != TRANSFER),
     )
 
 
