@@ -17,8 +17,8 @@ FLOWS, BYTES = "flows", "bytes"
 @dataclass
 class LeastLoaded(Route):
     """`least-loaded` counts flows on each link; `least-loaded:bytes` adds up what they offer, in bytes per second over
-    the capacity of the link. A path counts as its worst link. Flows take their paths one after another, and keep them
-    as long as the job stays on its GPUs."""
+    the capacity of the link. A path counts as its worst link, of those that not all paths share. Flows take their
+    paths one after another, and keep them as long as the job stays on its GPUs."""
 
     name = "least-loaded"
     by: str = setting(FLOWS, words=(FLOWS, BYTES))

@@ -32,6 +32,7 @@ class Loads:
         self.view, self.weigh = view, weigh
         self.scale = np.ones(len(view.capacity)) if scale is None else scale
         self.load = np.zeros(len(view.capacity))
+        self._apart: dict[tuple[int, int], tuple[tuple[int, ...], ...]] = {}
 
     def add(self, jobs: Iterable[RoutedJob], sign: float = 1.0) -> None:
         """Count the flows of jobs that have paths (or count them no longer)."""
@@ -50,8 +51,18 @@ class Loads:
                 self.load[link] += weight * share
 
     def worst(self, flow: Flow, number: int) -> float:
-        """The load of a path: that of its worst link."""
-        return max((float(self.load[link] / self.scale[link]) for link in self.view.path(flow, number)), default=0.0)
+        """The load of a path: that of its worst link, of those that not all paths of the flow share. A NIC that every
+        path begins with would hide what comes after it."""
+        apart = self._links_apart(flow)[number]
+        return max((float(self.load[link] / self.scale[link]) for link in apart), default=0.0)
+
+    def _links_apart(self, flow: Flow) -> tuple[tuple[int, ...], ...]:
+        ends = flow.src, flow.dst
+        if ends not in self._apart:
+            paths = self.view.paths(flow)
+            shared = set(paths[0]).intersection(*paths[1:]) if len(paths) > 1 else set[int]()
+            self._apart[ends] = tuple(tuple(link for link in path if link not in shared) for path in paths)
+        return self._apart[ends]
 
     def least(self, flow: Flow) -> int:
         """The path of least load, the first of several."""
