@@ -179,6 +179,7 @@ class Server:
         clock = Clock.resume(written, last_s) if written else Clock.begin()
         self.ledger.set_meta("clock", {"began_s": clock.began_s, "boot": clock.boot, "wall_s": clock.wall_s})
         self.ledger.set_meta("cluster", [server.name for server in self.cluster.servers for _ in server.gpus])
+        self.ledger.set_meta("racks", [server.rack for server in self.cluster.servers for _ in server.gpus])
         return clock
 
     def _world(self, clock: Clock, open_now: ExitStack) -> LiveWorld[Any]:
