@@ -47,6 +47,10 @@ class Situation:
         today = time.localtime(self.zero_s + self.present.now_s)
         return time.strftime("%H:%M" if then[:3] == today[:3] else "%Y-%m-%d %H:%M", then)
 
+    def range(self, r: Range) -> str:
+        """When something happens, in the space of a column."""
+        return f"{self.at(r.middle)} ({self.at(r.low)} to {self.at(r.high)})"
+
 
 def situation(folder: Path, slurm: Slurm | None, partitions: frozenset[str]) -> Situation:
     """What is known now; what became of earlier answers is noted beside it."""
