@@ -133,6 +133,8 @@ def test_answers_are_kept_and_compared_with_what_came(tmp_path: Path) -> None:
     answers.give(1000.0, forecasts(at, resolve("fifo"), ["a", "b"], n=4))
     assert answers.accuracy() == {"answers": 2, "known": 0}
     assert sorted(answers.open()) == ["a", "b"]
+    answers.give(1100.0, forecasts(at, resolve("fifo"), ["a"], n=4))  # the same question once more
+    assert answers.accuracy()["answers"] == 2
     answers.started({"a": 1060.0, "c": 5.0})
     answers.started({"b": 1500.0})
     found = answers.accuracy()

@@ -15,6 +15,7 @@ from weft_live.ahead import Forecast
 from weft_live.server.folders import refuse_to_read
 
 FILE = "answers.sqlite"
+APART_S, KEPT_S = 600.0, 90 * 86_400.0
 _TABLES = """
 CREATE TABLE IF NOT EXISTS answers (
     asked REAL NOT NULL, job TEXT NOT NULL, low REAL, middle REAL, high REAL, started REAL);
@@ -45,12 +46,17 @@ class Answers:
         self._db.close()
 
     def give(self, asked_s: float, answers: Sequence[Forecast]) -> None:
-        """Answers given at a moment."""
+        """Answers given at a moment. Of those about one job within ten minutes the first counts: they are nearly the
+        same. What is older than three months goes."""
+        question = "SELECT DISTINCT job FROM answers WHERE asked > ?"
+        lately = {job for (job,) in self._db.execute(question, (asked_s - APART_S,))}
         rows = [
             (asked_s, one.job, *(asked_s + s for s in (one.starts_in.low, one.starts_in.middle, one.starts_in.high)))
             for one in answers
+            if one.job not in lately
         ]
         with self._db:
+            self._db.execute("DELETE FROM answers WHERE asked < ?", (asked_s - KEPT_S,))
             self._db.executemany("INSERT INTO answers (asked, job, low, middle, high) VALUES (?, ?, ?, ?, ?)", rows)
 
     def open(self) -> list[str]:

@@ -19,8 +19,9 @@ from weft.model.reason import speak
 from weft.results.display import duration
 from weft.stacks import resolve
 from weft_live.ahead import Defrag, Effect, Forecast, Range, forecasts
+from weft_live.answers import FILE as ANSWERS
 from weft_live.answers import Answers
-from weft_live.server.ledger import FILE, Ledger
+from weft_live.server.ledger import Ledger
 from weft_live.server.present import MOST_PAST, present_of
 from weft_live.slurm import glance
 from weft_live.slurm.commands import Slurm
@@ -72,7 +73,7 @@ def situation(folder: Path, slurm: Slurm | None, partitions: frozenset[str]) -> 
 
 def note_starts(folder: Path, ledger: Ledger, zero_s: float) -> None:
     """Tell the answers that were given which of their jobs have started since."""
-    if not (folder / FILE).with_name("answers.sqlite").exists():
+    if not (folder / ANSWERS).exists():
         return
     with closing(Answers(folder)) as answers:
         starts = {}

@@ -280,11 +280,13 @@ class Server:
         return speak(barred or table.held.get(job_id, because("live.queued")))
 
     def _serve_metrics(self, address: str, open_now: ExitStack) -> None:
-        from weft_live.server.metrics import Metrics, MetricsServer
+        from weft_live.server.metrics import Estimated, Metrics, MetricsServer
 
         counted = Metrics(self.core.table.cluster.n_gpus, lambda: self.world.look_age_s())
         self.metrics_server = MetricsServer(address, counted)
         open_now.callback(self.metrics_server.close)
+        if not self.dry_run:
+            open_now.callback(Estimated(counted, self.folder).close)
 
         def count(events: Sequence[Event], decisions: Sequence[Decision], seconds: float) -> None:
             counted.cycle(events, decisions, seconds, self.core.view.now, self.core.table)
