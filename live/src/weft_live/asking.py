@@ -125,7 +125,7 @@ def ask(at: Situation, job: str, stacks: Sequence[str], n: int | None = None) ->
     if view.barred:
         raise InputError(f"{job}: no start can be given: {speak(view.barred)}")
     own = forecasts(at.present, at.stack, [job], n=n, budget_s=BUDGET_S / 2)[0]
-    few = min(MOST_OTHERS, own.starts_in.samples)
+    few = max(2, min(MOST_OTHERS, own.starts_in.samples // 2))
     fewer = None
     if view.job.gpus > 1 and own.starts_in.middle > WORTH_S:
         fewer = forecasts(at.present.resized(job, view.job.gpus // 2), at.stack, [job], n=few)[0]
