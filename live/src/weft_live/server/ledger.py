@@ -114,8 +114,8 @@ class Ledger:
             self._db = _database(folder and folder / FILE)
         for setting in ("busy_timeout = 5000", *(() if read_only else ("journal_mode = WAL", "synchronous = FULL"))):
             self._all(f"PRAGMA {setting}")
-        begun = self._all("SELECT 1 FROM sqlite_master WHERE name = 'meta'")
-        found = self.meta("version") if begun else None  # None: new, or its server died before it had begun
+        # None: new, or its server died before it had begun
+        found = self.meta("version") if self._all("SELECT 1 FROM sqlite_master WHERE name = 'meta'") else None
         if found not in (None, *_OLDER, _VERSION):
             raise InputError(f"{folder}: written by another version of weft ({found}); serve in an empty folder")
         if folder is not None and (found in _OLDER or (found is None and read_only)):
@@ -147,8 +147,7 @@ class Ledger:
 
     def set_meta(self, key: str, value: Any) -> None:
         """A value about the run as a whole."""
-        row = (key, json.dumps(value))
-        self._surely(lambda: self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row))
+        self._surely(lambda: self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value))))
 
     def submit(self, description: Description, submit_s: float) -> None:
         """A job that has been accepted; raises at once if it cannot be written."""
@@ -247,8 +246,8 @@ class Ledger:
         db = self._db
 
         def write() -> None:
-            rows = [(*event[:3], written(event.why)) for event in events]
-            db.executemany("INSERT INTO events (time_s, job, kind, reason) VALUES (?, ?, ?, ?)", rows)
+            told = [(*event[:3], written(event.why)) for event in events]
+            db.executemany("INSERT INTO events (time_s, job, kind, reason) VALUES (?, ?, ?, ?)", told)
             for job in ended:
                 db.execute(
                     "UPDATE jobs SET status = ?, end_s = ?, run_s = ?, iterations = ?, reason = ? WHERE id = ?",
@@ -284,10 +283,9 @@ class Ledger:
     def _values(self, texts: Iterable[str]) -> list[Any]:
         """Read together: one by one, thousands take longer than a user likes to wait."""
         try:
-            values: list[Any] = json.loads(f"[{','.join(texts)}]")
+            return list(json.loads(f"[{','.join(texts)}]"))
         except ValueError as error:
             raise self._damaged(error) from None
-        return values
 
     def _damaged(self, error: Exception) -> InputError:
         return InputError(
@@ -328,6 +326,10 @@ class Ledger:
         names = ("job", "submit_s", "status", "ran_s", "done", "why", "gpus", "iterations", "model")
         said = self._values(row[-1] for row in rows)
         return [dict(zip(names, (*row[:-1], *more), strict=True)) for row, more in zip(rows, said, strict=True)]
+
+    def ended(self, what: str, most: int) -> list[Any]:
+        """When jobs that ran were submitted, how long they ran, and `what` of each; the last to end first."""
+        return self._all(f"SELECT submit_s, run_s, {what} FROM jobs WHERE run_s > 0 ORDER BY end_s DESC LIMIT {most}")
 
     def said(self, job_id: str) -> Description:
         """A job as submitted."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import subprocess
+import sys
 import threading
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from http.server import ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import (
@@ -29,6 +34,8 @@ _MOST = 8  # callers at a time; more are turned away
 _PATIENCE_S = 2.0  # seconds that a caller may say nothing
 _DECISION_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 _WAIT_S = (0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0, 14400.0, 86400.0)
+ESTIMATE_S = 60.0  # between two looks at what comes
+_MOST_JOBS = 1000  # first in the queue, with an estimated start
 _COUNTED = {  # each is weft_NAME_total
     "cycles": "Decision cycles.",
     "starts": "Starts of jobs.",
@@ -58,6 +65,10 @@ class Metrics:
         )
         self.busy = Gauge("weft_gpus_busy", "GPUs that jobs hold.", registry=own)
         Gauge("weft_gpus", "GPUs of the cluster.", registry=own).set(n_gpus)
+        self.estimated = Gauge(
+            "weft_job_estimated_start_seconds", "Until a job that waits starts: the middle of what is simulated.",
+            ["job"], registry=own,
+        )  # fmt: skip
         age = Gauge("weft_look_age_seconds", "Since the cluster was last seen.", registry=own)
         age.set_function(look_age_s)
 
@@ -88,6 +99,39 @@ class Metrics:
         for status in _STATUSES:
             self.jobs.labels(status.value).set(there[status])
         self.busy.set(sum(len(gpus) for gpus in table.placements.values()))
+
+
+class Estimated(threading.Thread):
+    """Sets the gauge of estimated starts now and then. Another process simulates, at a low priority, so that deciding
+    never waits for it; without an answer the gauge has no series."""
+
+    def __init__(self, metrics: Metrics, folder: Path, every_s: float = ESTIMATE_S) -> None:
+        super().__init__(name="estimated", daemon=True)
+        self._metrics, self._every_s, self._over = metrics, every_s, threading.Event()
+        asked = ("-m", "weft", "queue", "--when", "--json", "--dir", str(folder))
+        self._argv = ("nice", "-n", "10", sys.executable, *asked)
+        self.start()
+
+    def run(self) -> None:
+        """Ask, wait, and ask again."""
+        while not self._over.wait(self._every_s):
+            self.ask()
+
+    def ask(self) -> None:
+        """Ask once."""
+        starts: dict[str, float] = {}
+        with suppress(OSError, subprocess.SubprocessError, ValueError, KeyError):
+            done = subprocess.run(self._argv, capture_output=True, text=True, timeout=10 * self._every_s, check=True)
+            for job in json.loads(done.stdout)["jobs"][:_MOST_JOBS]:
+                if job["starts_in_s"] is not None and job["starts_in_s"]["p50"] is not None:
+                    starts[job["job"]] = job["starts_in_s"]["p50"]
+        self._metrics.estimated.clear()
+        for name, seconds in starts.items():
+            self._metrics.estimated.labels(name).set(seconds)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._over.set()
 
 
 class MetricsServer:

@@ -179,6 +179,7 @@ class Server:
         clock = Clock.resume(written, last_s) if written else Clock.begin()
         self.ledger.set_meta("clock", {"began_s": clock.began_s, "boot": clock.boot, "wall_s": clock.wall_s})
         self.ledger.set_meta("cluster", [server.name for server in self.cluster.servers for _ in server.gpus])
+        self.ledger.set_meta("racks", [server.rack for server in self.cluster.servers for _ in server.gpus])
         return clock
 
     def _world(self, clock: Clock, open_now: ExitStack) -> LiveWorld[Any]:
@@ -279,11 +280,13 @@ class Server:
         return speak(barred or table.held.get(job_id, because("live.queued")))
 
     def _serve_metrics(self, address: str, open_now: ExitStack) -> None:
-        from weft_live.server.metrics import Metrics, MetricsServer
+        from weft_live.server.metrics import Estimated, Metrics, MetricsServer
 
         counted = Metrics(self.core.table.cluster.n_gpus, lambda: self.world.look_age_s())
         self.metrics_server = MetricsServer(address, counted)
         open_now.callback(self.metrics_server.close)
+        if not self.dry_run:
+            open_now.callback(Estimated(counted, self.folder).close)
 
         def count(events: Sequence[Event], decisions: Sequence[Decision], seconds: float) -> None:
             counted.cycle(events, decisions, seconds, self.core.view.now, self.core.table)

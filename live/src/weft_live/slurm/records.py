@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -83,6 +83,8 @@ class Record:
     qos: str = ""
     nice: int = 0
     apart: bool = True  # a job of its own to Slurm, not a task that still is part of its array
+    priority: int = field(default=0, compare=False)  # changes with its age, and so by itself
+    end_s: float = field(default=0.0, compare=False)  # wall time at which it ended, or will be ended
 
     @property
     def pending(self) -> bool:
@@ -238,9 +240,9 @@ def _record(row: dict[str, Any]) -> Record:
         begin_s=float(_number(row.get("start_time")) or 0), dependency=_text(row, "dependency"),
         eligible_s=float(_number(row.get("eligible_time")) or 0),
         evaluated_s=float(_number(row.get("last_sched_evaluation")) or 0), account=_text(row, "account"),
-        qos=_text(row, "qos"), nice=_number(row.get("nice")) or 0,
+        qos=_text(row, "qos"), nice=_number(row.get("nice")) or 0, end_s=float(_number(row.get("end_time")) or 0),
         time_limit_s=None if limit_min is None else 60.0 * limit_min, gpu=_gpu_type(row), nodes_said=_nodes_said(row),
-        array_limit=_number(row.get("array_max_tasks")) or 0,
+        array_limit=_number(row.get("array_max_tasks")) or 0, priority=_number(row.get("priority")) or 0,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from weft.model.plan import State
 from weft.model.policy import setting
-from weft.model.view import ClusterView
+from weft.model.view import ClusterView, JobView
 from weft.policies.order.base import Claim, Order, Ranking
 
 
@@ -24,5 +24,11 @@ class Fifo(Order):
 
     def rank(self, view: ClusterView, state: State) -> Ranking:
         """Waiting jobs as they came."""
-        claims = (Claim(job.id, job.job.gpus, "first come, first served") for job in view.waiting.values())
+        waiting = view.waiting_by(_as_they_came) if self.backfill else view.waiting.values()
+        claims = (Claim(job.id, job.job.gpus, "first come, first served") for job in waiting)
         return Ranking(claims, state, strict=not self.backfill)
+
+
+def _as_they_came(job: JobView) -> float:
+    """No key: those that are alike stay in order of submission."""
+    return 0.0
