@@ -93,7 +93,7 @@ def test_not_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "message"),
     [
         (["--place", "lwf:x"], "lwf:x: 'x' is not known; behind the colon write N"),
-        (["--place", "nosuch"], "there is no place nosuch; known are affinity, best-fit, "),
+        (["--place", "nosuch"], "there is no place nosuch; known are affinity, arnold, "),
         (["--stack", "nosuch"], "there is no stack nosuch; known are "),
         (["--seed", "-1"], "Invalid value for '--seed': "),
         (["--seed", f"{2**63}"], "Invalid value for '--seed': "),

@@ -48,6 +48,7 @@ _GROUPS = {
     "Look closer": ("explain", "topology", "compat", "replay"),
     "Models and traces": ("models", "trace", "profile"),
     "Real clusters": ("serve", "submit", "queue", "cancel", "run", "agent", "switch", "testbed"),
+    "When and what if": ("when", "what-if", "defrag"),
     "Papers": ("reproduce", "validate", "calibrate", "fit"),
     "Maintenance": ("cache",),
 }
@@ -55,7 +56,20 @@ _GROUPS = {
 # Commands of the packages that stand beside the core in its repository, so that who misses one reads where it is.
 _BESIDE = {
     "evidence": ("reproduce", "validate", "calibrate", "fit"),
-    "live": ("serve", "submit", "cancel", "queue", "agent", "switch", "run", "testbed", "profile"),
+    "live": (
+        "serve",
+        "submit",
+        "cancel",
+        "queue",
+        "agent",
+        "switch",
+        "run",
+        "testbed",
+        "profile",
+        "when",
+        "what-if",
+        "defrag",
+    ),
 }
 
 

@@ -112,8 +112,8 @@ class ClusterSection(MachineFields):
     )
     group: list[GroupRow] | None = Field(
         None,
-        description="Unequal servers (single-switch, leaf-spine, rails). The planners pollux and themis need "
-        "GPUs of one kind.",
+        description="Unequal servers (single-switch, leaf-spine, rails). The planners monkeytree, pollux and "
+        "themis need GPUs of one kind.",
     )
     oversubscription: Annotated[
         Positive | Annotated[list[Positive], Field(min_length=1, max_length=2)] | None,
