@@ -50,6 +50,7 @@ def simulate(
     place: Given = None,
     interleave: Given = None,
     pace: Given = None,
+    route: Given = None,
     record: bool = False,
     on_progress: Progress | None = None,
     on_compile: Say | None = None,
@@ -69,7 +70,7 @@ def simulate(
         check_seed(seed)
     taken: Taken = {}
     name = None if stack is None else stack_of(stack, taken)
-    experiment = build(Scenario.load(scenario), seed, _layers(name, (order, place, interleave, pace), taken))
+    experiment = build(Scenario.load(scenario), seed, _layers(name, (order, place, interleave, pace, route), taken))
     with watched("jobs", on_progress) as tell:
         return run_experiment(experiment, record=record, on_compile=on_compile or say, on_progress=tell)
 
@@ -83,6 +84,7 @@ def compare(
     place: Given = None,
     interleave: Given = None,
     pace: Given = None,
+    route: Given = None,
     workers: int | None = None,
     record: bool = False,
     on_progress: Progress | None = None,
@@ -99,8 +101,8 @@ def compare(
         ['fifo', 'srsf']
     """
     found = sweep(
-        scenario, (), stacks, seeds, order=order, place=place, interleave=interleave, pace=pace, workers=workers,
-        record=record, on_progress=on_progress, on_compile=on_compile,
+        scenario, (), stacks, seeds, order=order, place=place, interleave=interleave, pace=pace, route=route,
+        workers=workers, record=record, on_progress=on_progress, on_compile=on_compile,
     )  # fmt: skip
     return found.points[0][1]
 
@@ -115,6 +117,7 @@ def sweep(
     place: Given = None,
     interleave: Given = None,
     pace: Given = None,
+    route: Given = None,
     workers: int | None = None,
     record: bool = False,
     on_progress: Progress | None = None,
@@ -132,7 +135,7 @@ def sweep(
     """
     taken: Taken = {}
     stacks = None if stacks is None else [stack_of(stack, taken) for stack in stacks]
-    asked = _layers(None, (order, place, interleave, pace), taken)
+    asked = _layers(None, (order, place, interleave, pace, route), taken)
     points = changes.sweep(Scenario.load(scenario), settings)
     tasks: list[Task] = []
     shapes: list[tuple[changes.Setting, Scenario, list[int], int, bool, tuple[str, ...]]] = []
@@ -324,8 +327,8 @@ class Sweep:
         return grid_table(sweep_grid(self.to_dict()))
 
 
-def _layers(stack: str | None, policies: tuple[Given, Given, Given, Given], taken: Taken) -> Layers:
-    names = ("order", "place", "interleave", "pace")
+def _layers(stack: str | None, policies: tuple[Given, ...], taken: Taken) -> Layers:
+    names = ("order", "place", "interleave", "pace", "route")
     texts = [None if one is None else text_of(layer, one, taken) for layer, one in zip(names, policies, strict=True)]
     return Layers(stack, *texts)
 

@@ -48,6 +48,9 @@ InterleaveOption = Annotated[
     str | None, typer.Option("--interleave", help="Replace the stack's interleave: when communication starts.")
 ]
 PaceOption = Annotated[str | None, typer.Option("--pace", help="Replace the stack's pace: which transfers run now.")]
+RouteOption = Annotated[
+    str | None, typer.Option("--route", help="Replace the stack's route: over which of several equal paths.")
+]
 MOST_SEED = 2**63 - 1  # what a scenario allows, too
 MOST_SEEDS = 100_000
 SeedOption = Annotated[int | None, typer.Option("--seed", min=0, max=MOST_SEED, help="Seed instead of the scenario's.")]

@@ -44,8 +44,9 @@ def compare(
         list[str] | None, typer.Option("--interleave", help=f"Replace every stack's interleave; {_ALL}")
     ] = None,
     pace: Annotated[list[str] | None, typer.Option("--pace", help=f"Replace every stack's pace; {_ALL}")] = None,
+    route: Annotated[list[str] | None, typer.Option("--route", help=f"Replace every stack's route; {_ALL}")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every admissible combination of order, place, interleave and pace, ranked.")
+        bool, typer.Option("--all", help="Every admissible combination of the layers' policies, ranked.")
     ] = False,
     planner: Annotated[
         list[str] | None, typer.Option("--planner", help="With --all: joint planners to try beside order and place.")
@@ -100,7 +101,7 @@ def compare(
     refuse_unwritable(plot, "picture")
     if out is not None:
         refuse_unwritable_folder(out)
-    layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
+    layers = {"order": order, "place": place, "interleave": interleave, "pace": pace, "route": route}
     if everything:
         if out or plot or label or baseline:
             raise InputError("compare: --out, --plot, --label and --baseline are for named stacks; leave --all out")

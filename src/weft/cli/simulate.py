@@ -15,6 +15,7 @@ from weft.cli.common import (
     OrderOption,
     PaceOption,
     PlaceOption,
+    RouteOption,
     ScenarioArgument,
     SeedOption,
     SetOption,
@@ -34,6 +35,7 @@ def simulate(
     place: PlaceOption = None,
     interleave: InterleaveOption = None,
     pace: PaceOption = None,
+    route: RouteOption = None,
     setting: SetOption = None,
     seed: SeedOption = None,
     out: Annotated[
@@ -62,7 +64,7 @@ def simulate(
     points = sweep(Scenario.load(scenario), setting or [])
     if len(points) > 1:
         raise InputError("simulate: --set takes one value here; weft compare takes several")
-    layers = {"order": order, "place": place, "interleave": interleave, "pace": pace}
+    layers = {"order": order, "place": place, "interleave": interleave, "pace": pace, "route": route}
     with progress("simulating, jobs finished") as on_progress:
         run = api.simulate(
             points[0][1],

@@ -10,6 +10,7 @@ _QUESTIONS = {
     "order": "who goes next, who gives way?",
     "place": "on which GPUs?",
     "planners": "order and place at once",
+    "route": "over which links?",
     "interleave": "when does each job's communication start?",
     "pace": "which transfers run now, how fast?",
 }
@@ -49,5 +50,6 @@ def _stack_table(known: dict[str, dict[str, str]]) -> Any:
     for column in table.columns:
         column.overflow, column.no_wrap = "fold", column.header != "what it is"
     for name, layers in known.items():
-        table.add_row(name, "/".join(text for layer, text in layers.items() if layer != "about"), layers["about"])
+        texts = [text for layer, text in layers.items() if (layer, text) != ("route", "ecmp") and layer != "about"]
+        table.add_row(name, "/".join(texts), layers["about"])
     return table

@@ -24,7 +24,7 @@ def policies(stack: Stack) -> dict[str, str]:
     """The module of each policy of a stack that is not weft's own: what kind it is, and its name."""
     planner = stack.planner
     layers = {"order": getattr(planner, "order", None), "place": getattr(planner, "place", None)}
-    layers |= {"planner": planner, "interleave": stack.interleave, "pace": stack.pace}
+    layers |= {"planner": planner, "interleave": stack.interleave, "pace": stack.pace, "route": stack.route}
     found: dict[str, str] = {}
     for kind, policy in layers.items():
         for base in type(policy).__mro__ if policy is not None else ():

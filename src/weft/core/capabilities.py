@@ -16,4 +16,5 @@ class Capabilities:
     shifts: bool = False  # gates
     pacing: bool = False  # admission rules and rates of transfers
     copies: bool = False  # a cluster of its own for each job
+    routes: bool = False  # flows on paths that the stack chooses
     others: bool = False  # traffic that is not ours shares the links, on which single flows can be given rates

@@ -10,8 +10,10 @@ from weft.core.capabilities import Capabilities
 from weft.core.table import Table, memory_of
 from weft.errors import DecisionError
 from weft.model.job import Job
-from weft.model.plan import Decision, Gate, Hold, Placement, SetGate, Start, Stop
+from weft.model.plan import Decision, Gate, Hold, Placement, Routes, SetGate, SetRoutes, Start, Stop
 from weft.model.view import JobStatus, JobView
+
+_NEARLY = 1e-9  # by which shares may miss their sum
 
 
 def check(decisions: Iterable[Decision], table: Table, can: Capabilities, shared: bool) -> None:
@@ -28,6 +30,8 @@ def check(decisions: Iterable[Decision], table: Table, can: Capabilities, shared
                 checker.stop(decision)
             case SetGate():
                 checker.set_gate(decision)
+            case SetRoutes():
+                checker.set_routes(decision)
             case Hold():
                 checker.hold(decision)
 
@@ -60,6 +64,8 @@ class _Checker:
             raise DecisionError(f"{what}: its servers get different numbers of workers, which this world cannot do")
         if start.gate is not None:
             self._gate(job.job, len(start.gpus), start.gate, what)
+        if start.routes is not None:
+            self._routes(start.routes, what)
         if not all(map(math.isfinite, start.turn)):
             raise DecisionError(f"{what}: its turn {start.turn} is not finite")
 
@@ -77,6 +83,13 @@ class _Checker:
             raise DecisionError(f"{what}: it is not running")
         if gate.gate is not None:
             self._gate(job.job, len(job.gpus), gate.gate, what)
+
+    def set_routes(self, chosen: SetRoutes) -> None:
+        what = f"routes of job {chosen.job}"
+        job = self._job(chosen.job, what)
+        if job.status not in (JobStatus.RUNNING, JobStatus.STARTING) or chosen.job in self.decided:
+            raise DecisionError(f"{what}: it is not running")
+        self._routes(chosen.routes, what)
 
     def hold(self, hold: Hold) -> None:
         self._job(hold.job, f"hold of job {hold.job}")
@@ -150,3 +163,13 @@ class _Checker:
             raise DecisionError(f"{what}: there is no task {gate.task}; ids go from 0 to {tasks - 1}")
         if not (math.isfinite(gate.epoch_s) and 0 <= gate.period_s < math.inf and 0 <= gate.tolerance < math.inf):
             raise DecisionError(f"{what}: epoch, period and tolerance must be finite, the last two not negative")
+
+    def _routes(self, routes: Routes, what: str) -> None:
+        if not self.can.routes:
+            raise DecisionError(f"{what}: this world does not let a stack choose paths")
+        for parts in routes:
+            shares = [share for _, share in parts]
+            if not all(0.0 < share <= 1.0 for share in shares) or abs(sum(shares) - 1.0) > _NEARLY:
+                raise DecisionError(f"{what}: the shares of a flow are {shares}; give shares above 0 that sum to 1")
+            if len({number for number, _ in parts}) < len(parts):
+                raise DecisionError(f"{what}: a path is named twice for one flow; add its shares")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from weft.core.blame import of_error
@@ -11,13 +12,14 @@ from weft.core.decide import decide, wake_time
 from weft.core.journal import Journal, MemoryJournal
 from weft.core.refusal import refuse
 from weft.core.returned import expect
+from weft.core.routing import Router
 from weft.core.stack import Stack
 from weft.core.table import Table
 from weft.core.view import View
 from weft.core.world import World
 from weft.errors import DecisionError, PolicyError, StackError, WeftError
 from weft.model.events import Event, Submitted
-from weft.model.plan import Decision, Hold, SetGate, Start, State, Stop
+from weft.model.plan import Decision, Hold, SetGate, SetRoutes, Start, State, Stop
 from weft.policies.interleave.base import Pick
 
 
@@ -39,7 +41,8 @@ class Core:
         self.table = Table(world.cluster)
         self.view = View(self.table, world, seed)
         self.cycle = 0  # cycles so far; also the decision number that keys random streams
-        self.wake_s: float | None = None  # when the policies want to be asked again at the latest
+        self._plan_wake_s: float | None = None  # when planner and interleave want to be asked again at the latest
+        self.router = Router(stack.route, self.table, world) if stack.route.steers else None
         self.planner_state: State = stack.planner.initial_state()
         self.interleave_state: State = stack.interleave.initial_state()
         self.capabilities = world.capabilities
@@ -47,6 +50,16 @@ class Core:
         self.deciding = False  # whether a policy is being asked
         # Half of all cycles follow the end of a job; where nobody waits, they have nothing to decide.
         self._idle_without_jobs = stack.planner.idle_without_jobs and stack.interleave.idle_without_gates
+
+    @property
+    def wake_s(self) -> float | None:
+        """When the policies want to be asked again at the latest."""
+        times = (self._plan_wake_s, self.router.wake_s if self.router is not None else None)
+        return min((t for t in times if t is not None), default=None)
+
+    @wake_s.setter
+    def wake_s(self, when: float | None) -> None:
+        self._plan_wake_s = when
 
     def step(self, now: float, events: Sequence[Event]) -> list[Decision]:
         """One cycle: takes what has happened and returns what to do."""
@@ -59,43 +72,63 @@ class Core:
         self.cycle += 1
         view.move_to(now, self.cycle, bool(events))
 
-        if self._idle_without_jobs and not table.waiting:
-            self.wake_s = None
+        idle = self._idle_without_jobs and not table.waiting
+        if idle:
+            self._plan_wake_s = None
+        if self.router is None and idle:
             return []
+        # 3. Ask the planner for whole-cluster plans, best first. 4. Interleave: choose one and set its gates. 5. Turn
+        # the difference between plan and present into decisions; each start gets its turn on shared GPUs.
+        pick, routing = None, None
+        decisions: list[Decision] = []
+        with self._asking():
+            if not idle and (self.router is None or not self._only_routes(now, events)):
+                pick = self._asked(view)
+                decisions = decide(table, pick, stack.planner.shares_gpus, partial(stack.planner.turn, view))
+            # 6. Ask which paths flows take.
+            if self.router is not None:
+                decisions, routing = self.router.routed(view, decisions)
 
-        # 3. Ask the planner for whole-cluster plans, best first. 4. Interleave: choose one and set its gates.
-        self.deciding = True
-        try:
-            pick = self._asked(view)
-        except Exception as error:
-            if isinstance(error, WeftError) or not (where := of_error(error, stack)):
-                raise
-            raise PolicyError(f"{where}: {type(error).__name__}: {error}, at {now:g} s of the run") from error
-        finally:
-            self.deciding = False
-
-        # 5. Turn the difference between plan and present into decisions; each start gets its turn on shared GPUs.
-        decisions = decide(table, pick, stack.planner.shares_gpus, partial(stack.planner.turn, view))
-
-        # 6. Check them. A refusal raises before any decision is written down or committed. The table then holds what
+        # 7. Check them. A refusal raises before any decision is written down or committed. The table then holds what
         # the world has reported and the cycle is counted, but no job has moved and the policies' memory is as it was.
         if decisions:
             try:
                 check(decisions, table, self.capabilities, stack.planner.shares_gpus)
             except DecisionError as error:
-                raise DecisionError(f"{stack.planner.name}: {error}") from None
+                raise DecisionError(f"{(stack.planner if pick else stack.route).name}: {error}") from None
 
-        # 7. Write the journal, before anything is carried out.
+        # 8. Write the journal, before anything is carried out.
         if decisions:
             self.journal.write(self.cycle, now, decisions)
 
-        # 8. Commit, and hand over.
-        self.planner_state = pick.candidate.state
-        self.interleave_state = pick.state
-        self.wake_s = wake_time(pick.candidate, now)
+        # 9. Commit, and hand over.
+        if pick is not None:
+            self.planner_state = pick.candidate.state
+            self.interleave_state = pick.state
+            self._plan_wake_s = wake_time(pick.candidate, now)
+        if self.router is not None and routing is not None:
+            self.router.keep(routing)
         for decision in decisions:
             self._commit(decision)
         return decisions
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """While policies are asked; an error of their own is told with file and line."""
+        self.deciding = True
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, WeftError) or not (where := of_error(error, self.stack)):
+                raise
+            raise PolicyError(f"{where}: {type(error).__name__}: {error}, at {self.view.now:g} s of the run") from error
+        finally:
+            self.deciding = False
+
+    def _only_routes(self, now: float, events: Sequence[Event]) -> bool:
+        """Whether the route policy alone has asked for this cycle."""
+        planned = self._plan_wake_s is not None and self._plan_wake_s <= now
+        return self.router is not None and not events and not planned and self.router.due(now)
 
     def _asked(self, view: View) -> Pick:
         """What the policies choose."""
@@ -117,10 +150,12 @@ class Core:
     def _commit(self, decision: Decision) -> None:
         match decision:
             case Start():
-                self.table.starting(decision.job, decision.gpus, decision.gate)
+                self.table.starting(decision.job, decision.gpus, decision.gate, decision.routes)
             case Stop():
                 self.table.stopping(decision.job)
             case SetGate():
                 self.table.set_gate(decision.job, decision.gate)
+            case SetRoutes():
+                self.table.routes[decision.job] = decision.routes
             case Hold():
                 self.table.hold(decision.job, decision.reason)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from weft.model.plan import Decision, Hold, SetGate, Start, Stop
+from weft.model.plan import Decision, Hold, SetGate, SetRoutes, Start, Stop
 from weft.model.reason import written
 
 Entry = tuple[int, float, Decision]  # cycle, time_s, decision
 
-_ACTION = {Start: "start", Stop: "stop", SetGate: "gate", Hold: "hold"}
+_ACTION = {Start: "start", Stop: "stop", SetGate: "gate", SetRoutes: "route", Hold: "hold"}
 
 
 class Journal(Protocol):

@@ -50,7 +50,9 @@ def _objections(stack: Stack, world: World) -> Iterator[str]:
         yield f"{stack.interleave.name} shifts communication in time, and this world cannot gate a job"
     if (stack.pace.steers or stack.pace.holds_back) and not can.pacing:
         yield f"{stack.pace.name} decides which transfers run, and this world leaves that to the network"
-    for layer in (planner, stack.interleave, stack.pace):
+    if stack.route.steers and not can.routes:
+        yield f"{stack.route.name} chooses paths of flows, and this world leaves that to the network; use route ecmp"
+    for layer in (planner, stack.interleave, stack.pace, stack.route):
         missing = sorted(fact.value for fact in layer.needs - world.facts)
         if missing:
             yield f"{layer.name} must know each job's {' and '.join(missing)}, which this world does not know"

@@ -1,4 +1,4 @@
-"""Stack: one answer to each of the four questions, checked for contradictions."""
+"""Stack: one answer to each of the five questions, checked for contradictions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from weft.policies.interleave.base import Interleave, NoInterleave
 from weft.policies.pace.admission import Fair
 from weft.policies.pace.base import Pace
 from weft.policies.planners.base import Planner
+from weft.policies.route.base import Ecmp, Route
 
 # Given what a world can do and knows: the stack fitted to it, and a line about each thing that is left out.
 Suited: TypeAlias = "Callable[[Stack, Capabilities, frozenset[Fact]], tuple[Stack, tuple[str, ...]]]"
@@ -20,12 +21,13 @@ Suited: TypeAlias = "Callable[[Stack, Capabilities, frozenset[Fact]], tuple[Stac
 
 @dataclass(frozen=True)
 class Stack:
-    """A planner (order and place joined by `Layered`, or a joint planner), an interleave and a pace."""
+    """A planner (order and place joined by `Layered`, or a joint planner), an interleave, a pace and a route."""
 
     name: str
     planner: Planner
     interleave: Interleave = field(default_factory=NoInterleave)
     pace: Pace = field(default_factory=Fair)
+    route: Route = field(default_factory=Ecmp)
     suited: Suited | None = None  # fits it to a world at the start of a run; None: it runs as it is or is refused
 
     def __post_init__(self) -> None:
@@ -44,4 +46,4 @@ class Stack:
     def needs(self) -> frozenset[Fact]:
         """What must be known about jobs; a planner that is fitted to its world makes do with what is known there."""
         planner = self.planner.needs if self.suited is None else frozenset[Fact]()
-        return planner | self.interleave.needs | self.pace.needs
+        return planner | self.interleave.needs | self.pace.needs | self.route.needs

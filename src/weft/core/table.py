@@ -25,7 +25,7 @@ from weft.model.events import (
     Withdrawn,
 )
 from weft.model.job import Job
-from weft.model.plan import Gate, Placement
+from weft.model.plan import Gate, Placement, Routes
 from weft.model.reason import Why
 from weft.model.view import JobStatus, JobView
 
@@ -64,6 +64,7 @@ class Table:
         self.placements: dict[str, Placement] = {}
         self.demand: dict[tuple[int, float], int] = {}
         self.gates: dict[str, Gate] = {}
+        self.routes: dict[str, Routes] = {}  # of running jobs, where a route policy chose them
         self.held: dict[str, Why] = {}  # reason last written down for a waiting job
         self.ended: dict[str, JobStatus] = {}
         self.on_end: Callable[[JobView], None] | None = None  # told of each job that ends, as it was in the end
@@ -188,8 +189,10 @@ class Table:
 
     # What was decided
 
-    def starting(self, job_id: str, gpus: Placement, gate: Gate | None) -> None:
+    def starting(self, job_id: str, gpus: Placement, gate: Gate | None, routes: Routes | None = None) -> None:
         """A start was decided."""
+        if routes is not None:
+            self.routes[job_id] = routes
         job = self.jobs[job_id]
         self._leave_waiting(job)
         self._enter_gpus(job, gpus, JobStatus.STARTING)
@@ -279,6 +282,7 @@ class Table:
         self.running.remove(job.id)
         del self.placements[job.id]
         self.gates.pop(job.id, None)
+        self.routes.pop(job.id, None)
         return job
 
     def _leave_gpus(self, job: JobView, time_s: float) -> JobView:

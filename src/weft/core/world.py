@@ -5,12 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from weft.core.capabilities import Capabilities
 from weft.model.cluster import Cluster
 from weft.model.events import Event
 from weft.model.flows import Traffic
 from weft.model.job import Job
 from weft.model.plan import Decision, Placement
+from weft.model.routes import Flow
 from weft.model.view import Estimate, Fact, Spread
 from weft.network.estimates import Estimates
 from weft.policies.pace.base import Pace
@@ -43,6 +47,14 @@ class World(ABC):
         """What the job would send over each link in one iteration on these GPUs, alone, if the world knows it (from
         its routes, or from port counters); None: as its estimates say."""
         return None
+
+    def flows(self, job: Job, gpus: Placement) -> tuple[Flow, ...]:
+        """What the job would send between NICs on these GPUs, for the stack's route policy."""
+        raise NotImplementedError(f"the {self.name} world lets a stack choose paths and does not name the flows")
+
+    def carried(self) -> npt.NDArray[np.float64]:
+        """Bytes that each link has carried so far, for the stack's route policy."""
+        raise NotImplementedError(f"the {self.name} world lets a stack choose paths and does not count bytes")
 
     @abstractmethod
     def now(self) -> float:
@@ -99,6 +111,12 @@ class Around(World):
     @property
     def estimates(self) -> Estimates:
         return self._world.estimates
+
+    def flows(self, job: Job, gpus: Placement) -> tuple[Flow, ...]:
+        return self._world.flows(job, gpus)
+
+    def carried(self) -> npt.NDArray[np.float64]:
+        return self._world.carried()
 
     def set_pace(self, pace: Pace) -> None:
         self._world.set_pace(pace)

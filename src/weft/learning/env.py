@@ -53,9 +53,9 @@ class _Told(Chooser):
 class QueueEnv(gymnasium.Env[dict[str, Any], int]):
     """Which waiting job starts next? One step is one answer: a row of the observation, or `rows` for none.
 
-    The scenario says everything else: cluster, jobs, network, and the interleave and pace of its stack. `place` decides
-    on which GPUs a chosen job runs (default: the scenario's; best-fit if its stack has none). Time goes on when none is
-    chosen, or no job could start.
+    The scenario says everything else: cluster, jobs, network, and the interleave, pace and route of its stack. `place`
+    decides on which GPUs a chosen job runs (default: the scenario's; best-fit if its stack has none). Time goes on when
+    none is chosen, or no job could start.
 
     Observation and rules are those of `weft.learning.Chooser`. The reward is minus the seconds by which the summed
     completion time of all jobs has grown since the last step, so the rewards of an episode add up to minus that sum.
@@ -75,7 +75,7 @@ class QueueEnv(gymnasium.Env[dict[str, Any], int]):
         own = stack.planner.place if isinstance(stack.planner, Layered) else Chooser.place
         self._place: Place | str = own if place is None else place
         self._rows = rows
-        self._layers = (stack.interleave, stack.pace)
+        self._layers = (stack.interleave, stack.pace, stack.route)
         cluster = build_cluster(self._scenario)
         unit = {"low": 0.0, "high": 1.0, "dtype": np.float32}
         self.observation_space = spaces.Dict(

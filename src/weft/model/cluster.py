@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 Route = tuple[int, ...]  # link ids from source to destination
-Router = Callable[[int, int, int], Route]  # (source NIC, destination NIC, flow hash) -> links
 Ints = npt.NDArray[np.int64]
 
 
@@ -55,6 +54,55 @@ class Level:
     name: str
     of_server: Ints  # the group of this level that each server is in
     gpus: Ints  # of each group
+
+
+class Router(Protocol):
+    """The equal paths between NICs, numbered from 0, and which of them the hash of a flow chooses."""
+
+    def __call__(self, src: int, dst: int, flow: int, /) -> Route:
+        """Links of the path that the hash chooses."""
+        ...
+
+    def count(self, src: int, dst: int, /) -> int:
+        """How many paths there are."""
+        ...
+
+    def number(self, src: int, dst: int, flow: int, lane: int = 0, /) -> int:
+        """The path that the hash chooses for a flow, or for one of its queue pairs (lanes)."""
+        ...
+
+    def path(self, src: int, dst: int, number: int, /) -> Route:
+        """Links of one of the paths, in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class CopiedRouter:
+    """The routes within each of many copies of a network."""
+
+    router: Router
+    nics: int  # of one copy
+    links: int
+
+    def __call__(self, src: int, dst: int, flow: int, /) -> Route:
+        """Links of the path that the hash chooses."""
+        return self._there(src, self.router(src % self.nics, dst % self.nics, flow))
+
+    def count(self, src: int, dst: int, /) -> int:
+        """How many paths there are."""
+        return self.router.count(src % self.nics, dst % self.nics)
+
+    def number(self, src: int, dst: int, flow: int, lane: int = 0, /) -> int:
+        """The path that the hash chooses."""
+        return self.router.number(src % self.nics, dst % self.nics, flow, lane)
+
+    def path(self, src: int, dst: int, number: int, /) -> Route:
+        """Links of one of the paths, in order."""
+        return self._there(src, self.router.path(src % self.nics, dst % self.nics, number))
+
+    def _there(self, src: int, route: Route) -> Route:
+        copy = src // self.nics
+        return tuple(link + copy * self.links for link in route)
 
 
 @dataclass(frozen=True)
@@ -107,12 +155,6 @@ class Cluster:
         """n copies of this cluster that share nothing, so that each of n jobs can have a whole cluster to itself."""
         servers, links, gpus, racks = len(self.servers), len(self.topology.links), self.n_gpus, self.n_racks
         nics, domains = self.n_nics, max((s.nvlink for s in self.servers), default=-1) + 1
-        router = self.topology.router
-
-        def route(src: int, dst: int, flow: int) -> Route:
-            copy = src // nics
-            return tuple(link + copy * links for link in router(src % nics, dst % nics, flow))
-
         topology = replace(
             self.topology,
             links=tuple(
@@ -120,7 +162,7 @@ class Cluster:
                 for c in range(n)
                 for x in self.topology.links
             ),
-            router=route,
+            router=CopiedRouter(self.topology.router, nics, links),
         )
         copies = tuple(
             replace(
@@ -240,6 +282,11 @@ class Cluster:
     def nics_of_server(self) -> tuple[tuple[int, ...], ...]:
         """The NICs of every server, by number."""
         return tuple(s.nics or (s.id,) for s in self.servers)
+
+    @cached_property
+    def server_of_nic(self) -> Ints:
+        """The server of every NIC."""
+        return np.array([i for i, nics in enumerate(self.nics_of_server) for _ in nics], dtype=np.int64)
 
     @cached_property
     def nic_of_gpu(self) -> Ints:

@@ -1,4 +1,4 @@
-"""Placement, Gate, Plan, Candidate, Decision: what a scheduler says."""
+"""Placement, Gate, Routes, Plan, Candidate, Decision: what a scheduler says."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from weft.model.reason import Why
 
 Placement = tuple[int, ...]  # GPU id of each rank
 State = dict[str, Any]  # a policy's memory: versioned, JSON-able, kept by the core
+Parts = tuple[tuple[int, float], ...]  # (number of a path, share of the flow); the shares sum to 1
+Routes = tuple[Parts, ...]  # of all flows of a job, in the order of `RoutedJob.flows`
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Start:
     reason: Why
     gate: Gate | None = None
     turn: tuple[float, float] = (0.0, 0.0)
+    routes: Routes | None = None  # None: ECMP's
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,15 @@ class SetGate:
 
 
 @dataclass(frozen=True, slots=True)
+class SetRoutes:
+    """Send the flows of a running job over these paths from now on."""
+
+    job: str
+    routes: Routes
+    reason: Why
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """Leave the job waiting; nothing is carried out, but the reason is kept for `weft explain`."""
 
@@ -101,4 +113,4 @@ class Hold:
     ask_again_s: float | None = None
 
 
-Decision = Start | Stop | SetGate | Hold
+Decision = Start | Stop | SetGate | SetRoutes | Hold

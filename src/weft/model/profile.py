@@ -138,6 +138,13 @@ class Profile:
         """Whether some workers talk without the others, as in a pipeline: then it matters who stands beside whom."""
         return any(isinstance(task, Transfer) and task.workers is not None for task in self.tasks)
 
+    @cached_property
+    def stages(self) -> int:
+        """Pipeline stages: how many equal stretches of ranks compute apart from each other; 1 if all do the same."""
+        lists = sorted({tuple(self.ranks(task)) for task in self.tasks if isinstance(task, Compute)})
+        size = len(lists[0]) if lists else self.workers
+        return len(lists) if lists == [tuple(range(a, a + size)) for a in range(0, self.workers, size)] else 1
+
     def n_workers(self, task: Task) -> int:
         """Number of workers that take part in a task."""
         return self.workers if task.workers is None else len(task.workers)

@@ -1,1 +1,1 @@
-"""Policies: answers to one question each (order, place, interleave, pace), and planners that answer two at once."""
+"""Policies: answers to one question each (order, place, interleave, pace, route); planners answer two at once."""

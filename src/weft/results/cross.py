@@ -15,7 +15,7 @@ from weft.results.compare import compare, flat_metrics, mean_and_interval
 from weft.results.windows import Table, window_intervals, windows_of
 
 MORE_IS_BETTER = frozenset({"gpu_utilisation", "foreign_gbps"})
-LAYERS = ("planner", "order", "place", "interleave", "pace")
+LAYERS = ("planner", "order", "place", "interleave", "pace", "route")
 
 Summaries = Mapping[str, Sequence[Mapping[str, Any]]]
 

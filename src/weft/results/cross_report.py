@@ -91,7 +91,8 @@ def _ratio(ratio: Mapping[str, Any], by: str, first: bool) -> Cell:
 
 @house_style()
 def heat_map(found: Mapping[str, Any]) -> Figure:
-    """Ratios to the reference: a row for each order and place (or planner), a column for each interleave and pace.
+    """Ratios to the reference: a row for each order and place (or planner), a column for each interleave, pace
+    and route.
 
     Empty cells were left out. Rows and columns are sorted by their median, best in the upper left corner.
     """
@@ -132,7 +133,8 @@ def heat_map(found: Mapping[str, Any]) -> Figure:
 def _corner(entry: Mapping[str, Any]) -> tuple[str, str]:
     layers = entry["layers"]
     plan = layers.get("planner") or f"{layers['order']}/{layers['place']}"
-    return plan, f"{layers['interleave']}/{layers['pace']}"
+    route = layers.get("route", "ecmp")
+    return plan, f"{layers['interleave']}/{layers['pace']}" + (f"/{route}" if route != "ecmp" else "")
 
 
 def _sorted(cells: Mapping[tuple[str, str], float], axis: int, sign: float) -> list[str]:
@@ -154,7 +156,7 @@ def render(found: Mapping[str, Any], command: str = "", scenario_text: str = "")
     entries, seeds = found["combinations"], found["seeds"]
     head = (
         f'<header><p class="brand">weft</p><h1>{escape(found["scenario"])}</h1><p>{count(len(entries))} combinations '
-        f"of order, place, interleave and pace · {len(seeds)} seed{'s' if len(seeds) > 1 else ''}</p></header>"
+        f"of order, place, interleave, pace and route · {len(seeds)} seed{'s' if len(seeds) > 1 else ''}</p></header>"
     )
     key = (
         "Ratios are formed at each seed, with 95 % intervals over seeds (Student t). If the interval of a ratio "

@@ -1,4 +1,4 @@
-"""The four-layer cross product: every admissible combination of order, place, interleave and pace on one scenario.
+"""The cross product: every admissible combination of order, place, interleave, pace and route on one scenario.
 
     found = weft.runs.cross("scenario.toml", seeds=3, order=["fifo", "srsf"], pace=["fair", "flow"])
     found.to_dict()["combinations"][0]["stack"]     # the best
@@ -58,8 +58,10 @@ class Cross:
         from weft.results.cross import rank
 
         table = {one.name: list(summaries) for one, summaries in self.summaries.items()}
+        routed = any(one.route != "ecmp" for one in self.summaries)
         layers = {
             one.name: {"order": one.order, "place": one.place, "interleave": one.interleave, "pace": one.pace}
+            | ({"route": one.route} if routed else {})
             | ({"planner": one.planner} if one.planner else {})
             for one in self.summaries
         }
@@ -89,6 +91,7 @@ def cross(
     planner: Sequence[str] = (),
     interleave: Sequence[str] = (),
     pace: Sequence[str] = (),
+    route: Sequence[str] = (),
     by: str = "jct_mean_s",
     most_runs: int = MOST_RUNS,
     workers: int | None = None,
@@ -114,7 +117,14 @@ def cross(
     if by not in METRICS:
         raise InputError(f"compare: there is no metric {by}; choose one of {', '.join(METRICS)}")
     given, numbers = Scenario.load(scenario), seeds_of(Scenario.load(scenario), seeds)
-    texts = {"order": order, "place": place, "planners": planner, "interleave": interleave, "pace": pace}
+    texts = {
+        "order": order,
+        "place": place,
+        "planners": planner,
+        "interleave": interleave,
+        "pace": pace,
+        "route": route,
+    }
     chosen = {layer: policies_in(layer, said) for layer, said in texts.items() if said}
     fits, skipped = admissible(given, chosen, numbers[0])
     runs = len(fits) * len(numbers)
@@ -123,8 +133,8 @@ def cross(
     if runs > most_runs:
         raise InputError(
             f"compare --all: {len(fits)} combinations and {len(numbers)} seeds are {runs} runs, more than "
-            f"{most_runs}; choose policies with --order, --place, --planner, --interleave and --pace, take fewer "
-            "seeds, or allow more with --most"
+            f"{most_runs}; choose policies with --order, --place, --planner, --interleave, --pace and --route, take "
+            "fewer seeds, or allow more with --most"
         )
     compile_kernels(on_compile or say)
     if on_plan is not None:
@@ -184,8 +194,8 @@ class Objections:
             raise StackError(self._paced[shared, pace])
 
 
-def _layers(stack: Stack) -> tuple[str, str, str]:
-    return stack.planner.name, stack.interleave.name, stack.pace.name
+def _layers(stack: Stack) -> tuple[str, ...]:
+    return stack.planner.name, stack.interleave.name, stack.pace.name, stack.route.name
 
 
 def _without_name(reason: str, one: Combination) -> str:

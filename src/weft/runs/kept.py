@@ -115,7 +115,7 @@ def _package(made: type | None) -> str:
 def _packages(stack: Stack) -> set[str]:
     """The packages that the policies of a stack come from."""
     found: set[str] = set()
-    policies: list[Policy] = [stack.planner, stack.interleave, stack.pace]
+    policies: list[Policy] = [stack.planner, stack.interleave, stack.pace, stack.route]
     while policies:
         policy = policies.pop()
         found.add(_package(type(policy)))

@@ -46,6 +46,7 @@ class Layers:
     place: str | None = None
     interleave: str | None = None
     pace: str | None = None
+    route: str | None = None
 
 
 @dataclass(frozen=True)
@@ -107,13 +108,13 @@ def _limits(scenario: Scenario) -> Limits | None:
 
 
 def _stack(scenario: Scenario, layers: Layers) -> Stack:
-    asked = (layers.order, layers.place, layers.interleave, layers.pace)
+    asked = (layers.order, layers.place, layers.interleave, layers.pace, layers.route)
     if layers.stack is not None:
         return resolve(layers.stack, *asked)
     section = scenario.stack
     if section is None:
         return resolve(default_stack(), *asked)
-    own = (section.order, section.place, section.interleave, section.pace)
+    own = (section.order, section.place, section.interleave, section.pace, section.route)
     with located(f"{scenario.where}: stack"):
         resolve(section.name, *own)  # so that an error in the file is not blamed on the options
     return resolve(section.name, *(b if a is None else a for a, b in zip(asked, own, strict=True)))

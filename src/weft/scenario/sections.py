@@ -191,6 +191,7 @@ class StackSection(Section):
     place: Name | None = Field(None, description="On which GPUs?")
     interleave: Name | None = Field(None, description="When does each job's communication start?")
     pace: Name | None = Field(None, description="Which transfers run now, how fast?")
+    route: Name | None = Field(None, description="Over which links, where paths are equally short?")
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

@@ -1,7 +1,7 @@
 """Named stacks, and how a stack is put together from names: docs/stacks.md describes the notation for users.
 
 A stack is a name (`ada-srsf`), some of which take a parameter (`ada-srsf:3`), or its layers one after another
-(`srsf/delay/none/fair`; `themis/cassini/fair` with a joint planner; layers left out at the end are the defaults).
+(`srsf/delay/none/fair/spray`; `themis/cassini/fair` with a joint planner; layers left out at the end are the defaults).
 `X+Y` is stack X with interleave Y, and `X[place=tight]` is X with that layer replaced. Whatever results call a stack
 can be given again.
 """
@@ -101,7 +101,7 @@ _PARAMETERS = {
     "tiresias-queues": "order", "tiresias-racks": "order", "titan": "place",
 }  # fmt: skip
 
-DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair"}
+DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair", "route": "ecmp"}
 
 
 def default_stack() -> str:
@@ -120,6 +120,7 @@ def resolve(
     place: str | None = None,
     interleave: str | None = None,
     pace: str | None = None,
+    route: str | None = None,
 ) -> Stack:
     """The stack of that name with the given layers replaced; without a name, the given layers over the defaults.
 
@@ -127,7 +128,7 @@ def resolve(
     """
     name, asked = _split(name) if name is not None else (None, {})
     spelled = name is not None and _layers_of(name) is not None
-    given = {"order": order, "place": place, "interleave": interleave, "pace": pace}
+    given = {"order": order, "place": place, "interleave": interleave, "pace": pace, "route": route}
     asked |= {layer: text for layer, text in given.items() if text is not None}
     replaced = {layer: asked[layer] for layer in DEFAULT if layer in asked}
     layers = {**describe(name), **replaced} if name is not None else {**DEFAULT, **replaced}
@@ -136,13 +137,16 @@ def resolve(
             if layer in replaced:
                 raise StackError(
                     f"{layer} {replaced[layer]} cannot be used with {name}: {layers['planner']} decides order and "
-                    "place at once; replace its interleave or pace, or choose another stack"
+                    "place at once; replace its interleave, pace or route, or choose another stack"
                 )
         planner = cast(Planner, make("planners", layers["planner"]))
     else:
         planner = Layered(cast(Order, make("order", layers["order"])), _place(layers["place"]))
-    full_name = "/".join(layers.values()) if spelled or name is None else _name(name, replaced)
-    stack = Stack(full_name, planner, make("interleave", layers["interleave"]), make("pace", layers["pace"]))
+    # what existed before routes keeps its name, because results are found by it
+    parts = [text for layer, text in layers.items() if (layer, text) != ("route", DEFAULT["route"])]
+    full_name = "/".join(parts) if spelled or name is None else _name(name, replaced)
+    network = (make(layer, layers[layer]) for layer in ("interleave", "pace", "route"))
+    stack = Stack(full_name, planner, *network)
     own = name is not None and name.partition("+")[0] == "weft"
     return adaptive(stack) if own else stack
 
@@ -176,26 +180,27 @@ def describe(name: str) -> dict[str, str]:
     else:
         raise StackError(f"there is no stack {quoted(name)}{near(name, names(), '`weft stacks` lists them')}")
     if "planner" in layers:
-        return {"planner": layers["planner"], **{k: layers.get(k, DEFAULT[k]) for k in ("interleave", "pace")}}
+        return {"planner": layers["planner"], **{k: layers.get(k, DEFAULT[k]) for k in ("interleave", "pace", "route")}}
     return {**DEFAULT, **layers}
 
 
 def _layers_of(name: str) -> dict[str, str] | None:
-    """The layers of a stack that is written as such: order/place/interleave/pace, or planner/interleave/pace."""
+    """The layers of a stack that is written as such: order/place/interleave/pace/route, or
+    planner/interleave/pace/route."""
     if "/" not in name or name.partition(":")[0] in _PARAMETERS:  # tiresias:3600/36000 has a parameter
         return None
     pieces = name.split("/")
     first = "/".join(pieces[: _pieces_of_policy(pieces, "order", "place")])
     known = first.partition(":")[0]
     joint = is_planner(first) or (known in policy_names("planners") and known not in policy_names("order"))
-    layers = ["planner", "interleave", "pace"] if joint else list(DEFAULT)
+    layers = ["planner", "interleave", "pace", "route"] if joint else list(DEFAULT)
     found: dict[str, str] = {}
     for layer, below in zip(layers, [*layers[1:], ""], strict=True):
         if pieces:
             n = _pieces_of_policy(pieces, layer, below)
             found[layer], pieces = "/".join(pieces[:n]), pieces[n:]
     if pieces or not all(found.values()):
-        raise StackError(f"stack {name}: write order/place/interleave/pace, or planner/interleave/pace")
+        raise StackError(f"stack {name}: write order/place/interleave/pace/route, or planner/interleave/pace/route")
     return {layer: found.get(layer) or DEFAULT[layer] for layer in layers}
 
 

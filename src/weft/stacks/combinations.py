@@ -1,4 +1,4 @@
-"""Combinations: every way to answer the four questions, from the policies that there are.
+"""Combinations: every way to answer the five questions, from the policies that there are.
 
 A joint planner (Themis, Pollux) answers order and place at once and stands where those two would. Some policies are
 worth trying in more than one spelling (`flow`, `flow:host-only`); a policy from another package is tried under its
@@ -40,6 +40,7 @@ class Combination:
     interleave: str
     pace: str
     planner: str = ""
+    route: str = "ecmp"
 
     @property
     def plan(self) -> str:
@@ -48,8 +49,8 @@ class Combination:
 
     @property
     def network(self) -> str:
-        """Who decides when transfers run and how fast."""
-        return f"{self.interleave}/{self.pace}"
+        """Who decides when transfers run, how fast, and over which links."""
+        return f"{self.interleave}/{self.pace}" + (f"/{self.route}" if self.route != "ecmp" else "")
 
     @property
     def name(self) -> str:
@@ -99,10 +100,12 @@ def combinations(chosen: Mapping[str, Sequence[str]]) -> Iterator[Combination]:
     """
     layered = bool(chosen.get("order") or chosen.get("place"))
     joint = bool(chosen.get("planners"))
-    of = {layer: list(chosen.get(layer) or policies(layer)) for layer in ("order", "place", "interleave", "pace")}
+    of = {
+        layer: list(chosen.get(layer) or policies(layer)) for layer in ("order", "place", "interleave", "pace", "route")
+    }
     planners = list(chosen.get("planners") or ([] if layered else policies("planners")))
     if layered or not joint:
-        for order, place, interleave, pace in product(*of.values()):
-            yield Combination(order, place, interleave, pace)
-    for planner, interleave, pace in product(planners, of["interleave"], of["pace"]):
-        yield Combination("", "", interleave, pace, planner)
+        for order, place, interleave, pace, route in product(*of.values()):
+            yield Combination(order, place, interleave, pace, route=route)
+    for planner, interleave, pace, route in product(planners, of["interleave"], of["pace"], of["route"]):
+        yield Combination("", "", interleave, pace, planner, route)

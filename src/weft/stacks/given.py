@@ -97,13 +97,15 @@ def stack_of(stack: Any, taken: Taken | None = None) -> str:
             return made.name
         parts = made.planner.__dict__ if isinstance(made.planner, Layered) else {"planner": made.planner}
         made = {**{layer: parts[layer] for layer in ("order", "place", "planner") if layer in parts},
-                "interleave": made.interleave, "pace": made.pace}  # fmt: skip
+                "interleave": made.interleave, "pace": made.pace, "route": made.route}  # fmt: skip
     if not isinstance(made, Mapping):
         raise StackError(f"{stack!r} is no stack; give a name, a Stack, a Planner, or a dict of layers")
-    layers = ["planner", "interleave", "pace"] if "planner" in made else ["order", "place", "interleave", "pace"]
+    first = ["planner"] if "planner" in made else ["order", "place"]
+    layers = [*first, "interleave", "pace", "route"]
     for layer in made:
         if layer not in layers:
             raise StackError(f"stack {dict(made)}: there is no layer {layer!r}{near(str(layer), layers)}")
-    return "/".join(
+    texts = [
         text_of(layer.replace("planner", "planners"), made.get(layer, DEFAULT.get(layer)), taken) for layer in layers
-    )
+    ]
+    return "/".join(texts[:-1] if texts[-1] == DEFAULT["route"] else texts)

@@ -28,7 +28,14 @@ from warnings import warn
 from weft.errors import StackError, WeftError, near, quoted
 
 WRAPS = ("dealt", "even")  # what stands before the name of a place and changes its answers: stacks.py makes these
-LAYERS = ("order", "place", "planners", "interleave", "pace")  # each is a folder, and "weft.<layer>" its entry points
+LAYERS = (
+    "order",
+    "place",
+    "planners",
+    "interleave",
+    "pace",
+    "route",
+)  # each is a folder, and "weft.<layer>" its entry points
 GROUPS = (*LAYERS, "costs")
 
 # The policies that come with weft: one line each, imported when asked for.
@@ -63,6 +70,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "planners": {
         "ideal": "weft.policies.planners.baselines:Ideal",
+        "monkeytree": "weft.policies.planners.monkeytree:MonkeyTree",
         "pollux": "weft.policies.planners.pollux:Pollux",
         "random": "weft.policies.planners.baselines:RandomPlanner",
         "themis": "weft.policies.planners.themis:Themis",
@@ -87,6 +95,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "tcp": "weft.policies.pace.tcp:Tcp",
         "weft": "weft.policies.pace.weft:Weft",
     },
+    "route": {
+        "crux": "weft.policies.route.crux:Crux",
+        "ecmp": "weft.policies.route.base:Ecmp",
+        "edge-colouring": "weft.policies.route.edge_colouring:EdgeColouring",
+        "sglb": "weft.policies.route.sglb:Sglb",
+    },
     "costs": {
         "analytical": "weft.network.analytical:Analytical",
         "astra-sim": "weft.network.astra:AstraSim",
@@ -103,7 +117,8 @@ ELSEWHERE = dict.fromkeys(("dally-astra-sim", "dally-by-shape", "flow-prototype"
 _BASES = {
     "order": "weft.policies.order.base:Order", "place": "weft.policies.place.base:Place",
     "planners": "weft.policies.planners.base:Planner", "interleave": "weft.policies.interleave.base:Interleave",
-    "pace": "weft.policies.pace.base:Pace", "costs": "weft.network.cost:CostModel",
+    "pace": "weft.policies.pace.base:Pace", "route": "weft.policies.route.base:Route",
+    "costs": "weft.network.cost:CostModel",
 }  # fmt: skip
 
 _BY_HAND: dict[str, dict[str, Any]] = {layer: {} for layer in GROUPS}

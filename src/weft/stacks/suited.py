@@ -17,6 +17,7 @@ from weft.policies.pace.admission import Fair
 from weft.policies.pace.weft import Weft as WeftPace
 from weft.policies.place.base import Place
 from weft.policies.place.best_fit import BestFit
+from weft.policies.route.base import Ecmp
 
 
 def adaptive(stack: Stack) -> Stack:
@@ -38,7 +39,11 @@ def suited(stack: Stack, can: Capabilities, facts: frozenset[Fact]) -> tuple[Sta
     if (pace.steers or pace.holds_back) and not can.pacing:
         pace = Fair()
         left_out.append("transfers are left to the network, which this world does not pace")
-    return Stack(stack.name, planner, interleave, pace), tuple(f"weft: {line}" for line in left_out)
+    route = stack.route
+    if route.steers and not can.routes:
+        route = Ecmp()
+        left_out.append("paths are left to the network, in which this world does not choose them")
+    return Stack(stack.name, planner, interleave, pace, route), tuple(f"weft: {line}" for line in left_out)
 
 
 def _order(order: Order, can: Capabilities, facts: frozenset[Fact], left_out: list[str]) -> Order:

@@ -12,7 +12,7 @@ from weft.core.cycle import Core
 from weft.model import Start
 from weft.model.job import Job
 from weft.model.profile import Compute, Profile, Transfer
-from weft.policies.place.arnold import shares, spread, stages
+from weft.policies.place.arnold import shares, spread
 from weft.stacks import resolve
 from weft.testing import ToyWorld, toy_cluster, toy_job
 
@@ -36,9 +36,7 @@ def test_three_groups_of_four(alpha: float, minipods: int, most: int) -> None:
 def test_nothing_is_better(free: list[int], rows: int, size: int, alpha: float) -> None:
     """Against every way to spread the rows; with free nodes enough for all."""
     ways = [way for way in product(range(size + 1), repeat=len(free)) if sum(way) == size]
-    fits = [
-        np.array(way) for way in product(ways, repeat=rows) if (np.array(way).sum(axis=0) <= np.array(free)).all()
-    ]
+    fits = [np.array(way) for way in product(ways, repeat=rows) if (np.array(way).sum(axis=0) <= np.array(free)).all()]
     found = shares(np.array(free), rows, size, alpha)
     if not fits:
         assert found is None
@@ -66,9 +64,9 @@ def pipeline(gpus: int, pp: int, name: str = "a") -> Job:
 
 def test_stages_of_a_profile() -> None:
     """96 GPUs, TP 8, PP 2: six rows, two columns."""
-    assert stages(pipeline(96, 2).profile) == 2
+    assert pipeline(96, 2).profile.stages == 2
     assert 96 // 8 // 2 == 6
-    assert stages(toy_job("a", 8).profile) == 1
+    assert toy_job("a", 8).profile.stages == 1
 
 
 def where(stack: str, busy: dict[str, tuple[int, ...]], job: Job, racks: int = 3, per_rack: int = 6) -> list[int]:

@@ -42,6 +42,7 @@ def check_total(servers: int, fields: str) -> None:
 
 
 _MASK = (1 << 64) - 1
+_LANE = 0x632BE59BD9B4E019  # keeps the queue pairs of a flow apart
 _KEEP = 100_000  # pairs of switches, and paths, that are remembered: some 100 MB at most
 
 
@@ -181,19 +182,33 @@ class EcmpRouter:
 
     def __call__(self, src: int, dst: int, flow: int = 0) -> Route:
         """Links from NIC `src` to NIC `dst`, in order."""
+        return self.path(src, dst, self.number(src, dst, flow))
+
+    def count(self, src: int, dst: int) -> int:
+        """How many paths there are."""
         if self._fixed and (src, dst) in self._fixed:
-            routes = self._fixed[src, dst]
-            return routes[flow_hash(self._seed, src, dst, flow) % len(routes)]
+            return len(self._fixed[src, dst])
+        start, end = self._heads[src][1], self._tails[dst][1]
+        return (self._between.get((start, end)) or self._search(src, dst, start, end)).count
+
+    def number(self, src: int, dst: int, flow: int, lane: int = 0) -> int:
+        """The path that the hash chooses for a flow, or for one of its queue pairs."""
+        count = self.count(src, dst)
+        return flow_hash(self._seed + _LANE * lane, src, dst, flow) % count if count > 1 else 0
+
+    def path(self, src: int, dst: int, number: int) -> Route:
+        """Links of one of the paths, in order."""
+        if self._fixed and (src, dst) in self._fixed:
+            return self._fixed[src, dst][number]
         head, start = self._heads[src]
         tail, end = self._tails[dst]
-        between = self._between.get((start, end)) or self._search(src, dst, start, end)
-        count = between.count
-        key = (start, end, flow_hash(self._seed, src, dst, flow) % count if count > 1 else 0)
+        key = (start, end, number)
         middle = self._middles.get(key)
         if middle is None:
+            between = self._between.get((start, end)) or self._search(src, dst, start, end)
             if len(self._middles) >= _KEEP:
                 self._middles.clear()
-            middle = self._middles[key] = between.path(key[2])
+            middle = self._middles[key] = between.path(number)
         return head + middle + tail
 
     def _search(self, src: int, dst: int, start: int, end: int) -> _Between:

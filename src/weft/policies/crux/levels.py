@@ -48,8 +48,8 @@ def cut(weight: Floats, levels: int) -> tuple[float, list[int]]:
     """The most weight that lies between `levels` consecutive parts of an order, and where the parts begin (all but the
     first).
 
-    f(i, k) = max over j <= i of f(j, k-1) + C(j, i), where C(j, i) is the weight of edges from the first j jobs to those
-    up to i. C comes from a prefix sum in two dimensions.
+    f(i, k) = max over j <= i of f(j, k-1) + C(j, i), where C(j, i) is the weight of edges from the first j jobs to the
+    others up to i. C comes from a prefix sum in two dimensions.
     """
     n = len(weight)
     total = np.zeros((n + 1, n + 1))

@@ -1,8 +1,8 @@
 """crux: strict priority between a few levels, max-min inside one; levels follow from how intense jobs are (Crux).
 
-What a job computes and sends is known from its profile. Its busiest link says its intensity, two jobs played on one link
-say how much a priority is worth to each, and the order of all jobs is cut into levels (`weft.policies.crux`). Levels
-change when a job comes or goes.
+What a job computes and sends is known from its profile. Its busiest link says its intensity, two jobs played on one
+link say how much a priority is worth to each, and the order of all jobs is cut into levels (`weft.policies.crux`).
+Levels change when a job comes or goes.
 """
 
 from __future__ import annotations

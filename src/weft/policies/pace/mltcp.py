@@ -1,4 +1,4 @@
-"""mltcp: a job's weight grows with what it has sent of its iteration, so jobs drift apart until they interleave (MLTCP).
+"""mltcp: a job's weight grows with what it has sent of its iteration, so jobs drift apart and interleave (MLTCP).
 
 A flow of MLTCP opens its window faster the more of its iteration it has sent: by F = slope x ratio + intercept times
 what its congestion control would. Here a job's share of a link is proportional to F: weighted max-min. Whoever began
@@ -98,8 +98,8 @@ class MltcpRule(RateRule):
 class Mltcp(RatedPace):
     """`mltcp`, or `mltcp:slope=X,intercept=Y` (1.75 and 0.25).
 
-    Kept: F of the bytes that were sent, a ratio that begins anew with each iteration. Ours: rates are proportional to F,
-    as the paper's analysis has it, and not what a window of Reno or CUBIC makes of it. All flows of a job have its
+    Kept: F of the bytes that were sent, a ratio that begins anew with each iteration. Ours: rates are proportional to
+    F, as the paper's analysis has it, and not what a window of Reno or CUBIC makes of it. All flows of a job have its
     ratio, since they keep step; several collectives of an iteration count as one volume. Left out: finding iterations
     by gaps in acknowledgements. Equal jobs that start at the same moment stay together.
     """

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from weft.model.plan import Placement, State
 from weft.model.policy import setting
-from weft.model.profile import Compute, Profile
 from weft.model.view import ClusterView, Fact, JobView, Offer
 from weft.policies.place.base import Answer, Place
 from weft.policies.place.best_fit import BestFit
@@ -25,15 +24,6 @@ Ints = npt.NDArray[np.int64]
 
 FEWER, CLOSER = 1e-4, 1e-6  # what a minipod more, and a row's minipod more, cost where the objective is the same
 NODES = 1000  # of the search tree: a bound on the time that does not depend on the machine
-
-
-def stages(profile: Profile) -> int:
-    """Pipeline stages: how many equal stretches of ranks compute apart from each other; 1 if they all do the same."""
-    lists = {tuple(profile.ranks(task)) for task in profile.tasks if isinstance(task, Compute)}
-    starts = sorted(lists)
-    size = len(starts[0]) if starts else profile.workers
-    parts = [tuple(range(low, low + size)) for low in range(0, profile.workers, size)]
-    return len(parts) if starts == parts else 1
 
 
 def spread(minipods: Sequence[int]) -> int:
@@ -72,8 +62,8 @@ def shares(free: Ints, rows: int, size: int, alpha: float) -> Ints | None:
             limit([(at, 1.0), (cells + at, -float(size))], -np.inf, 0.0)
     for j in range(pods):
         limit([*((i * pods + j, 1.0) for i in range(rows)), (y0 + j, -float(free[j]))], -np.inf, 0.0)
-    at, columns, values = zip(*entries, strict=True)
-    matrix = coo_array((values, (at, columns)), shape=(len(low), last + 1)).tocsr()
+    names, columns, values = zip(*entries, strict=True)
+    matrix = coo_array((values, (names, columns)), shape=(len(low), last + 1)).tocsr()
     most = np.concatenate([np.full(cells, size), np.ones(cells + pods), [pods]])
     found = milp(
         cost, integrality=np.ones(last + 1), bounds=Bounds(0.0, most), constraints=LinearConstraint(matrix, low, high),
@@ -108,7 +98,7 @@ class Arnold(Place):
         pod_of = levels[-1].of_server[nodes] if levels else np.zeros(len(nodes), np.int64)
         pods, pod_of = np.unique(pod_of, return_inverse=True)
         free = np.bincount(pod_of, minlength=len(pods)).astype(np.int64)
-        columns = stages(job.job.profiles[gpus])
+        columns = job.job.profiles[gpus].stages
         if gpus // each % columns:  # a stage that is no whole number of nodes: nodes are placed one by one
             columns = 1
         found = shares(free, gpus // each // columns, columns, self.alpha)
