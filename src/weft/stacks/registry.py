@@ -77,6 +77,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "interleave": {
         "cassini": "weft.policies.interleave.cassini:Cassini",
+        "foresight": "weft.policies.interleave.foresight:Foresight",
         "none": "weft.policies.interleave.base:NoInterleave",
     },
     "pace": {
