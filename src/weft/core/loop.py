@@ -34,6 +34,7 @@ def advance(core: Core, world: World, until: float | None = None) -> bool | None
     True if anything happened or was decided; None if nothing more can happen, or not before `until`.
     """
     if not core.paced:  # a run that continues has set it before
+        world.set_route(core.stack.route)
         world.set_pace(core.stack.pace)
         core.paced = True
     bound = min((t for t in (core.wake_s, until) if t is not None), default=None)

@@ -18,6 +18,7 @@ from weft.model.routes import Flow
 from weft.model.view import Estimate, Fact, Spread
 from weft.network.estimates import Estimates
 from weft.policies.pace.base import Pace
+from weft.policies.route.base import Route
 
 
 class World(ABC):
@@ -68,6 +69,9 @@ class World(ABC):
     def estimate(self, job: Job, workers: int, spread: Spread) -> Estimate:
         """Speed of a job alone on the network, at some size and spread."""
 
+    def set_route(self, route: Route) -> None:  # noqa: B027 - most leave paths to the network
+        """Called once, before `set_pace`: this policy chooses paths. What cannot go with it is refused in words."""
+
     @abstractmethod
     def set_pace(self, pace: Pace) -> None:
         """Called once, before anything else: this rule decides which transfers run.
@@ -117,6 +121,9 @@ class Around(World):
 
     def carried(self) -> npt.NDArray[np.float64]:
         return self._world.carried()
+
+    def set_route(self, route: Route) -> None:
+        self._world.set_route(route)
 
     def set_pace(self, pace: Pace) -> None:
         self._world.set_pace(pace)

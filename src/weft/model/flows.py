@@ -112,15 +112,19 @@ class FlowSet:
     def put(self, at: int, job: int, rows: FlowRows, capacity: Floats, uid: int | None = None) -> None:
         """Write the flows of a job from row `at` on."""
         here = slice(at, at + len(rows))
-        width = self.path.shape[1]
         if len(rows):
-            self.path[here] = [(*path, *[-1] * (width - len(path))) for path in rows.paths]
-            self.line[here] = [min([capacity.item(link) for link in path], default=0.0) for path in rows.paths]
+            self.reroute(at, rows, capacity)
             self.feed0[here], self.feed1[here] = at + np.array(rows.feed).T
             self.next0[here], self.next1[here] = at + np.array(rows.next).T
         self.job[here], self.uid[here] = job, job if uid is None else uid
         self.size[here], self.chunk[here], self.sent[here], self.rate[here] = rows.size, rows.chunk, 0.0, 0.0
         self.compute_s[here], self.work_gpu_s[here], self.active[here] = rows.compute_s, rows.work_gpu_s, False
+
+    def reroute(self, at: int, rows: FlowRows, capacity: Floats) -> None:
+        """Write the paths of a job's flows from row `at` on."""
+        here, width = slice(at, at + len(rows)), self.path.shape[1]
+        self.path[here] = [(*path, *[-1] * (width - len(path))) for path in rows.paths]
+        self.line[here] = [min([capacity.item(link) for link in path], default=0.0) for path in rows.paths]
 
     def grown(self, n: int, width: int) -> FlowSet:
         """The same flows with room for n, and for paths of `width` links."""

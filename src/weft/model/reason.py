@@ -41,6 +41,8 @@ _WORDS: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
     "weft.dear": "jobs of its user have taken as much from running jobs as one user may for now",
     "weft.memory": "needs {gb:.1f} GB on each GPU, more than a GPU has",
     "weft.gate-over": "no longer shifted",
+    "weft.least-loaded": "paths with the fewest {by} on them",
+    "weft.less-loaded": "flows move to paths that carry less",
     "weft.lost-server": "server {server} was lost",
     "weft.failed-start": "the start failed (failure_rate)",
 }

@@ -15,6 +15,7 @@ from weft.model.plan import Placement
 from weft.model.profile import Profile
 from weft.model.units import bytes_per_s_to_gbps
 from weft.model.view import Estimate, Spread
+from weft.network.collectives import Chosen
 from weft.network.iteration import MAX_MIN, Iteration, Piece, Sharing, play_on
 from weft.network.topologies import Machine, single_switch
 
@@ -75,9 +76,16 @@ class Estimates:
         self.exposed = exposed
         self._known: dict[tuple[int, str, int, int, str], tuple[Profile, Estimate]] = {}  # keeps profiles, and so ids
 
-    def play(self, profile: Profile, gpus: Placement, compute_factor: float = 1.0, flow_key: int = 0) -> Iteration:
+    def play(
+        self,
+        profile: Profile,
+        gpus: Placement,
+        compute_factor: float = 1.0,
+        flow_key: int = 0,
+        chosen: Chosen | None = None,
+    ) -> Iteration:
         """One iteration over links on these GPUs, task by task."""
-        return play_on(self.cluster, profile, gpus, self.collective, flow_key, self.sharing, compute_factor)
+        return play_on(self.cluster, profile, gpus, self.collective, flow_key, self.sharing, compute_factor, chosen)
 
     def of(self, profile: Profile, model: str, spread: Spread, gpu: str = "") -> Estimate:
         """Seconds of one iteration on an example of such a placement, on that type of GPU, and its compute part."""
@@ -104,10 +112,18 @@ class Estimates:
                 'network.cost "links"; use those, or a stack that does not shift communication'
             )
 
-    def traffic(self, profile: Profile, gpus: Placement, flow_key: int = 0, compute_factor: float = 1.0) -> Traffic:
-        """The traffic of one iteration on these GPUs, alone; `flow_key` is the job's, for equal-cost paths."""
+    def traffic(
+        self,
+        profile: Profile,
+        gpus: Placement,
+        flow_key: int = 0,
+        compute_factor: float = 1.0,
+        chosen: Chosen | None = None,
+    ) -> Traffic:
+        """The traffic of one iteration on these GPUs, alone; `flow_key` is the job's, for equal-cost paths, of which a
+        route policy may have chosen others."""
         self.check_traffic()
-        played = self.play(profile, gpus, compute_factor, flow_key)
+        played = self.play(profile, gpus, compute_factor, flow_key, chosen)
         if not played.links or played.first is None:
             return Traffic(played.seconds)
         offset = played.start_s[played.first]

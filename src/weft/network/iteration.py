@@ -18,7 +18,7 @@ from weft.model.flows import FlowGroup
 from weft.model.plan import Placement
 from weft.model.profile import Compute, Profile, Transfer
 from weft.model.units import rate_unit
-from weft.network.collectives import route_collective
+from weft.network.collectives import Chosen, route_collective
 from weft.network.collectives.kinds import alike
 from weft.network.collectives.lowering import RoutedCollective
 
@@ -83,21 +83,27 @@ def play_on(
     flow_key: int = 0,
     sharing: Sharing = MAX_MIN,
     compute_factor: float = 1.0,
+    chosen: Chosen | None = None,
 ) -> Iteration:
     """One iteration on these GPUs.
 
     `collective` is used for transfers that do not name one, `flow_key` (one per job) spreads flows over equal-cost
     paths, and computing takes `compute_factor` times as long as the profile says.
+    `chosen` are the paths of a route policy.
     """
-    routes = _routes_of(cluster, profile, gpus, collective, flow_key)
+    routes = _routes_of(cluster, profile, gpus, collective, flow_key, chosen)
     if sharing.kind == "k-way":
         chains = _on_ports(profile, _chains(profile, collective, routes), sharing)
         played = _kept(profile, chains, sharing, compute_factor)
         return replace(played, links={})  # k-way sharing counts transfers on servers and knows no links
     kinds, on_kinds, capacity = alike(routes, cluster)
     rooms = (*capacity, cluster.topology.fastest)
+    if chosen is not None and chosen.finest > 1:  # links count in parts of flows
+        rooms = tuple(room * chosen.finest for room in rooms)
     played = _kept_on_kinds(profile, collective, on_kinds, rooms, sharing, compute_factor)
     links = {k: played.links[kind] for k, kind in kinds.items() if kind in played.links}
+    if chosen is not None and chosen.finest > 1:
+        links = {k: tuple(Piece(a, b, rate / chosen.finest) for a, b, rate in links[k]) for k in links}
     return Iteration(played.start_s, played.end_s, links, played.first)
 
 
@@ -118,14 +124,14 @@ class _Ways:
 
 
 def _routes_of(
-    cluster: Cluster, profile: Profile, gpus: Placement, collective: str, flow_key: int
+    cluster: Cluster, profile: Profile, gpus: Placement, collective: str, flow_key: int, chosen: Chosen | None
 ) -> tuple[RoutedCollective, ...]:
     """The routes of the profile's transfers on these GPUs, in the order in which they first occur in it."""
     routes, ways = list[RoutedCollective](), _Ways(collective)
     for task in profile.tasks:
         if isinstance(task, Transfer) and ways.of(task) == len(routes):
             name, where = task.collective or collective, [gpus[r] for r in profile.ranks(task)]
-            route = route_collective(name, where, cluster, n_ps=task.servers, flow_key=flow_key)
+            route = route_collective(name, where, cluster, n_ps=task.servers, flow_key=flow_key, chosen=chosen)
             routes.append(route.within(cluster, profile.nic_bytes_per_s))
     return tuple(routes)
 

@@ -23,7 +23,7 @@ from weft.policies.pace.rates import MOST_RANK, Transport
 from weft.policies.pace.tcp import loss_limit
 from weft.sim.compiled.state import FOREIGN
 from weft.sim.engine import Engine
-from weft.sim.engine.program import make_program, transfer_node
+from weft.sim.engine.program import LinkUnits, make_program, transfer_node
 from weft.sim.spec import NetworkSpec
 
 _LONG_S = 1000.0  # a flow without an end sends this many seconds' worth of line rate again and again
@@ -129,10 +129,11 @@ class Others:
         endless = lasts > _LONG_S
         size = line * (_LONG_S if endless else 1.01 * lasts)  # more than it can send
         node = transfer_node(
-            0, size, [(link, 1) for link in flow.path], demand=min(flow.bytes_per_s, self._most), claim=self._claim,
-            level=self._level,
+            0, size, [(link, engine.spec.finest) for link in flow.path], demand=min(flow.bytes_per_s, self._most),
+            claim=self._claim, level=self._level,
         )  # fmt: skip
-        program = make_program([node], engine.spec.capacity)
+        units = LinkUnits.of(engine.spec.capacity, engine.spec.finest)
+        program = make_program([node], engine.spec.capacity, link_units=units)
         self._job_rows[flow.k] = engine.attach(FOREIGN + flow.k, program, _FOR_EVER if endless else 1)
         if flow.end_s < math.inf:
             heapq.heappush(self._changes, _Change(flow.end_s, False, flow.k))

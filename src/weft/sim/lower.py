@@ -23,7 +23,7 @@ from weft.sim.engine.program import LinkUnits, NodeSpec, Program, compute_node, 
 from weft.sim.spec import NetworkSpec
 
 if TYPE_CHECKING:
-    from weft.network.collectives import OpenFlow, RoutedCollective
+    from weft.network.collectives import Chosen, OpenFlow, RoutedCollective
 
 
 class Lowering:
@@ -35,7 +35,9 @@ class Lowering:
         network: NetworkSpec,
         shared_gpus: bool = False,
         transport: Transport | None = None,
+        finest: int = 1,
     ) -> None:
+        self.finest = finest  # parts of a flow in which links are counted
         self.cluster = cluster
         self.network = network
         self.shared_gpus = shared_gpus
@@ -49,12 +51,15 @@ class Lowering:
         else:  # k-way sharing knows servers, not links
             self.capacity = np.full(len(cluster.servers), 1.0 / self.kway_b)
             self.ports = np.ones(len(cluster.servers), np.bool_)
-        self._units = LinkUnits.of(self.capacity)
+        self._units = LinkUnits.of(self.capacity, finest)
         self.cost = network.cost
         self._kept: dict[tuple[int, float | None], tuple[Profile, Program]] = {}
 
-    def program(self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0) -> Program:
-        """One iteration of a job on these GPUs. `flow_key` (one per job) spreads its flows over equal-cost paths."""
+    def program(
+        self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0, chosen: Chosen | None = None
+    ) -> Program:
+        """One iteration of a job on these GPUs. `flow_key` (one per job) spreads its flows over equal-cost paths, or a
+        route policy has chosen them."""
         delay_s = None  # with a cost model, all exposed communication is one delay after the last task
         if self.cost is not None:
             delay_s = self.cost.exposed_s(profile, model, shape_of(self.cluster, gpus))
@@ -67,7 +72,7 @@ class Lowering:
         if same and key in self._kept:
             return self._kept[key][1]
         nodes: list[NodeSpec] = []
-        self._add_tasks(nodes, profile, gpus, flow_key, transfers=delay_s is None)
+        self._add_tasks(nodes, profile, gpus, flow_key, chosen, transfers=delay_s is None)
         if delay_s is not None and delay_s > 0:
             waited_for = {p for spec in nodes for p in spec.after}
             last = tuple(i for i in range(len(nodes)) if i not in waited_for)
@@ -88,7 +93,13 @@ class Lowering:
         return len(gpus) == 1 or len({int(server[g]) for g in gpus}) == 1
 
     def _add_tasks(
-        self, nodes: list[NodeSpec], profile: Profile, gpus: Placement, flow_key: int, transfers: bool
+        self,
+        nodes: list[NodeSpec],
+        profile: Profile,
+        gpus: Placement,
+        flow_key: int,
+        chosen: Chosen | None,
+        transfers: bool,
     ) -> None:
         ends: list[dict[int, int] | tuple[int, ...]] = []  # per task: the node of each rank, or its last nodes
         routes: dict[object, RoutedCollective | tuple[OpenFlow, ...]] = {}
@@ -98,7 +109,7 @@ class Lowering:
                 continue
             before = tuple(sorted({n for p in task.after for n in _nodes(ends[p])}))
             if transfers:
-                before = self._add_transfer(nodes, profile, t, task, gpus, before, routes, flow_key)
+                before = self._add_transfer(nodes, profile, t, task, gpus, before, routes, flow_key, chosen)
             ends.append(before)
 
     def _add_compute(
@@ -135,6 +146,7 @@ class Lowering:
         before: tuple[int, ...],
         routes: dict[object, RoutedCollective | tuple[OpenFlow, ...]],
         flow_key: int,
+        chosen: Chosen | None,
     ) -> tuple[int, ...]:
         """Append a collective; returns what ends it (what came before, if nothing is sent)."""
         collective = task.collective or self.network.collective
@@ -143,9 +155,11 @@ class Lowering:
             where = [gpus[r] for r in profile.ranks(task)]
             opened: tuple[OpenFlow, ...] = ()
             if self.transport.opened:
-                opened = open_collective(collective, where, self.cluster, n_ps=task.servers, flow_key=flow_key)
+                opened = open_collective(
+                    collective, where, self.cluster, n_ps=task.servers, flow_key=flow_key, chosen=chosen
+                )
             routes[key] = opened or route_collective(
-                collective, where, self.cluster, n_ps=task.servers, flow_key=flow_key
+                collective, where, self.cluster, n_ps=task.servers, flow_key=flow_key, chosen=chosen
             ).within(self.cluster, profile.nic_bytes_per_s)
         route = routes[key]
         if isinstance(route, tuple):

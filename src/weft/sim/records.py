@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from weft.model.flows import Ask, TransferView
 from weft.model.job import Job
-from weft.model.plan import Gate, Placement
+from weft.model.plan import Gate, Placement, Routes
 from weft.model.profile import Profile
+from weft.sim.engine.spec import Usage
 
 
 @dataclass(slots=True)
@@ -31,6 +34,7 @@ class JobRecord:
     row: int = -1  # in the engine, -1 if not attached
     span: Span | None = None
     gate: Gate | None = None
+    routes: Routes | None = None  # None: nobody has chosen any
     gpu: str = ""  # the type of GPU that it runs on
     turn: tuple[float, float] = (0.0, 0.0)
     start_s: float | None = None
@@ -55,3 +59,19 @@ class JobRecord:
     def progress(self, iterations: int) -> int:
         """Iterations done, as submitted: those of this assignment count more or less where its batch is another one."""
         return min(self.job.iterations, self.saved + int(iterations * self.profile.worth + 1e-9))
+
+    def kept_part(self, usage: Usage, kept: int) -> float:
+        """Share of the GPU seconds of an assignment that went into iterations that are kept."""
+        whole = self.profile.gpu_s / self.profile.worth
+        if usage.gpu_s <= 0 or whole <= 0:
+            return 1.0
+        return min(1.0, (kept - self.saved) * whole / usage.gpu_s)
+
+
+def by_id(ask: Ask, ids: Sequence[str]) -> Ask:
+    """A rule that knows jobs by their id, for an engine that knows them by number."""
+
+    def named(transfer: TransferView) -> TransferView:
+        return replace(transfer, job=ids[int(transfer.job)])
+
+    return lambda waiting, beside: ask(named(waiting), tuple(map(named, beside)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from weft.errors import ScenarioError
 from weft.model.cluster import Cluster
 from weft.model.units import K_WAY_B_S_PER_BYTE, K_WAY_ETA_S_PER_BYTE
-from weft.network.collectives.lowering import check_sums
+from weft.network.collectives.on_servers import check_sums
 from weft.network.cost import CostModel, shape_of
 from weft.network.estimates import Estimates
 from weft.network.iteration import Sharing
@@ -99,6 +100,14 @@ class RunSpec:
     failures: FailureSpec | None = None
     checkpoint_every: int = 1
     until_s: float | None = None
+
+    def slowest(self, workers: int) -> tuple[bool, float, float]:
+        """Whether compute times vary, and mean and deviation of the slowest worker's factor on them. Here the jitter of
+        tasks counts as one of iterations."""
+        if self.jitter <= 0.0 and self.stragglers <= 0.0 and self.task_jitter <= 0.0:
+            return False, 1.0, 0.0
+        jitter = math.hypot(self.jitter, self.task_jitter)
+        return True, *slowest_worker(workers, jitter, self.stragglers, self.straggler_factor)
 
     @property
     def chance(self) -> dict[str, Any]:

@@ -19,20 +19,24 @@ from weft.core.world import World
 from weft.errors import EngineError
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted
-from weft.model.flows import Ask, Traffic, TransferView
+from weft.model.flows import Traffic
 from weft.model.job import Job
-from weft.model.plan import Decision, Placement, SetGate, Start, Stop
+from weft.model.plan import Decision, Placement, Routes, SetGate, SetRoutes, Start, Stop
 from weft.model.reason import Why, because, speak
+from weft.model.routes import Flow
 from weft.model.view import Estimate, Fact, Spread
 from weft.network.estimates import Estimates
 from weft.policies.pace.base import Pace
+from weft.policies.route.base import Route
 from weft.sim.engine import BUDGET, Engine, EngineSpec, Usage
+from weft.sim.engine.program import Program
 from weft.sim.failures import Losses
 from weft.sim.foreign import Others, refuse_unequal, refuse_without_links, there_are_others
 from weft.sim.lower import Lowering
+from weft.sim.paths import Paths, has_paths
 from weft.sim.played import PlayedTraffic
-from weft.sim.records import JobRecord, Span
-from weft.sim.spec import NetworkSpec, RunSpec, estimates, slowest_worker
+from weft.sim.records import JobRecord, Span, by_id
+from weft.sim.spec import NetworkSpec, RunSpec, estimates
 
 _SAMPLES, _TRAFFIC = 400, 50_000  # most moments with link loads, most placements whose traffic is remembered
 _PROBE = 0.01  # relative stretch of computing, used to see how an iteration responds to it
@@ -58,8 +62,10 @@ class SimWorld(World):
         record: bool = False,
     ) -> None:
         self.cluster, self.network, self.spec = cluster, network, run
-        links = network.sharing == "max-min" and network.cost is None
-        self.capabilities = replace(type(self).capabilities, others=links and there_are_others(network))
+        links = has_paths(network)
+        others = links and there_are_others(network)
+        self.capabilities = replace(type(self).capabilities, others=others, routes=links)
+        self.paths = Paths(cluster, network)
         self.lowering = Lowering(cluster, network, shared_gpus)
         self._alone = estimates(cluster, network)
         self._ids = [job.id for job in jobs]
@@ -77,7 +83,7 @@ class SimWorld(World):
         self._engine: Engine | None = None
         self.foreign: Others | None = None
         self.why_exact = ""  # why nothing is skipped or estimated, if that is so
-        self._traffic: dict[tuple[str, Placement], Traffic] = {}
+        self._traffic: dict[tuple[str, Placement, Routes | None], Traffic] = {}
         self._played: PlayedTraffic | None = None  # where a pace opens collectives
 
     @property
@@ -100,6 +106,10 @@ class SimWorld(World):
     def now(self) -> float:
         return self._engine.now if self._engine else 0.0
 
+    def set_route(self, route: Route) -> None:
+        if self._engine is None:
+            self.paths.route = route
+
     def set_pace(self, pace: Pace) -> None:
         """Build the engine with the pace's rules, for the whole run."""
         if self._engine is not None:
@@ -109,7 +119,8 @@ class SimWorld(World):
         ruled = pace.rates() is not None
         refuse_without_links(network, pace.name, transport.opened or ruled)
         refuse_unequal(network, pace.name, transport.opened or ruled, self._arrivals)
-        self.lowering = Lowering(self.cluster, network, self.lowering.shared_gpus, transport)
+        self.paths.refuse(pace)
+        self.lowering = Lowering(self.cluster, network, self.lowering.shared_gpus, transport, self.paths.finest)
         if transport.opened:
             self._played = PlayedTraffic(pace, self.lowering.capacity, network.packet_loss)
         if there_are_others(network):
@@ -123,34 +134,15 @@ class SimWorld(World):
         rule = pace.admission(b, network.eta_s_per_byte if k_way else 0.0)
         self._engine = Engine(
             EngineSpec(
-                self.lowering.capacity,
-                self.lowering.ports,
-                n_gpus=self.cluster.n_gpus,
-                sharing=network.sharing,
-                b_s_per_byte=b,
-                eta_s_per_byte=network.eta_s_per_byte if k_way else 0.0,
-                admission=rule.kind,
-                admission_k=rule.k,
-                admission_ratios=rule.ratios,
-                ask=self._by_id(rule.ask) if rule.ask else None,
-                rule=pace.rates,
-                packet_loss=network.packet_loss,
-                seed=run.seed,
-                **run.chance,
-                skip=run.skip and not self.why_exact,
-                exact=run.exact or bool(self.why_exact),
-                budget=int(run.effort * BUDGET),
+                self.lowering.capacity, self.lowering.ports, n_gpus=self.cluster.n_gpus, sharing=network.sharing,
+                finest=self.paths.finest, b_s_per_byte=b, eta_s_per_byte=network.eta_s_per_byte if k_way else 0.0,
+                admission=rule.kind, admission_k=rule.k, admission_ratios=rule.ratios,
+                ask=by_id(rule.ask, self._ids) if rule.ask else None, rule=pace.rates, packet_loss=network.packet_loss,
+                seed=run.seed, **run.chance, skip=run.skip and not self.why_exact,
+                exact=run.exact or bool(self.why_exact), budget=int(run.effort * BUDGET),
                 segments=20_000 if self._record else 0,
             )
-        )
-
-    def _by_id(self, ask: Ask) -> Ask:
-        """A rule that knows jobs by their id, for an engine that knows them by number."""
-
-        def named(transfer: TransferView) -> TransferView:
-            return replace(transfer, job=self._ids[int(transfer.job)])
-
-        return lambda waiting, beside: ask(named(waiting), tuple(map(named, beside)))
+        )  # fmt: skip
 
     def iterations_done(self, job_id: str) -> int:
         record = self.records[job_id]
@@ -160,25 +152,32 @@ class SimWorld(World):
         """Speed of a job alone on the network."""
         return self._alone.of(job.profiles[workers], job.model, spread, job.gpu)
 
+    def flows(self, job: Job, gpus: Placement) -> tuple[Flow, ...]:
+        profile = job.profile_on(len(gpus), self.cluster.type_of(gpus))
+        return self.paths.flows(profile, gpus, self.records[job.id].uid)
+
+    def carried(self) -> npt.NDArray[np.float64]:
+        return self.engine.carried()
+
     def traffic(self, job: Job, gpus: Placement) -> Traffic:
-        """What a job sends over each link on these GPUs, alone; jitter and stragglers as a profile would show them."""
-        if (job.id, gpus) not in self._traffic:
+        """What a job sends over each link on these GPUs, alone; jitter and stragglers as a profile would show them. A
+        job whose paths are not chosen yet is taken to have ECMP's."""
+        record = self.records[job.id]
+        routes = record.routes if record.span is not None and record.span.gpus == gpus else None
+        key = (job.id, gpus, routes)
+        if key not in self._traffic:
             if len(self._traffic) >= _TRAFFIC:
                 self._traffic.clear()
-            self._traffic[job.id, gpus] = self._measured(job, gpus)
-        return self._traffic[job.id, gpus]
+            self._traffic[key] = self._measured(job, gpus, routes)
+        return self._traffic[key]
 
-    def _measured(self, job: Job, gpus: Placement) -> Traffic:
+    def _measured(self, job: Job, gpus: Placement, routes: Routes | None) -> Traffic:
         profile, uid = job.profile_on(len(gpus), self.cluster.type_of(gpus)), self.records[job.id].uid
-        found = self._alone.traffic(profile, gpus, uid)
-        run = self.spec
-        noisy = run.jitter > 0.0 or run.stragglers > 0.0 or run.task_jitter > 0.0
-        mean, spread = 1.0, 0.0
-        if noisy:  # here the jitter of tasks counts as one of iterations
-            jitter = math.hypot(run.jitter, run.task_jitter)
-            mean, spread = slowest_worker(len(gpus), jitter, run.stragglers, run.straggler_factor)
+        chosen = self.paths.chosen(profile, gpus, uid, routes)
+        found = self._alone.traffic(profile, gpus, uid, chosen=chosen)
+        noisy, mean, spread = self.spec.slowest(len(gpus))
         if self._played is not None:
-            program = self.lowering.program(profile, gpus, job.model, uid)
+            program = self.lowering.program(profile, gpus, job.model, uid, chosen)
             return replace(self._played.of(found, program, mean), spread_s=profile.compute_s * spread)
         if not noisy:
             return found
@@ -201,6 +200,10 @@ class SimWorld(World):
                 record.gate = decision.gate
                 if record.row >= 0:
                     self.engine.set_gate(record.row, decision.gate)
+            elif isinstance(decision, SetRoutes):
+                record.routes = decision.routes
+                if record.row >= 0:
+                    self.engine.reroute(record.row, self._program(record))
         return events
 
     def next_events(self, until_s: float | None) -> list[Event]:
@@ -288,6 +291,7 @@ class SimWorld(World):
         record.ticket += 1
         record.starts += 1
         record.gate, record.turn, record.gpu = decision.gate, decision.turn, self.cluster.type_of(decision.gpus)
+        record.routes = decision.routes
         record.span = Span(record.job.id, self.now(), decision.gpus)
         if self.spec.start_latency_s > 0:
             when = self.now() + self.spec.start_latency_s
@@ -314,13 +318,17 @@ class SimWorld(World):
         draw = np.random.Generator(np.random.Philox(key=[self.spec.seed, record.uid], counter=record.starts))
         return bool(draw.random() < self.spec.failure_rate)
 
-    def _attach(self, record: JobRecord) -> None:
-        job, span = record.job, record.span
+    def _program(self, record: JobRecord) -> Program:
+        """One iteration of a job where it runs, on its paths."""
+        job, span, profile = record.job, record.span, record.profile
         if span is None:
             raise EngineError(f"job {job.id} was started on no GPU")
-        profile = record.profile
-        left = math.ceil((job.iterations - record.saved) / profile.worth - 1e-9)
-        program = self.lowering.program(profile, span.gpus, job.model, record.uid)
+        chosen = self.paths.chosen(profile, span.gpus, record.uid, record.routes)
+        return self.lowering.program(profile, span.gpus, job.model, record.uid, chosen)
+
+    def _attach(self, record: JobRecord) -> None:
+        program = self._program(record)
+        left = math.ceil((record.job.iterations - record.saved) / record.profile.worth - 1e-9)
         record.row = self.engine.attach(
             record.uid, program, left, base=record.saved, gate=record.gate, turn=record.turn
         )
@@ -334,18 +342,11 @@ class SimWorld(World):
             every = max(record.job.checkpoint_every, self.spec.checkpoint_every)
             done = record.progress(usage.iterations)
             kept = max(record.saved, done - done % every)
-            record.lost_gpu_s += usage.gpu_s * (1.0 - self._kept_part(record, usage, kept))
+            record.lost_gpu_s += usage.gpu_s * (1.0 - record.kept_part(usage, kept))
             record.iterations += usage.iterations
             record.saved = kept
         self._close(record, speak(reason) or "stopped")
         return Stopped(self.now(), record.job.id, record.saved, reason)
-
-    def _kept_part(self, record: JobRecord, usage: Usage, kept: int) -> float:
-        """Share of the GPU seconds of an assignment that went into iterations that are kept."""
-        whole = record.profile.gpu_s / record.profile.worth
-        if usage.gpu_s <= 0 or whole <= 0:
-            return 1.0
-        return min(1.0, (kept - record.saved) * whole / usage.gpu_s)
 
     def _finish(self, record: JobRecord) -> Event:
         usage = self._detach(record)

@@ -97,10 +97,13 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "weft": "weft.policies.pace.weft:Weft",
     },
     "route": {
+        "adaptive": "weft.policies.route.adaptive:Adaptive",
         "crux": "weft.policies.route.crux:Crux",
         "ecmp": "weft.policies.route.base:Ecmp",
         "edge-colouring": "weft.policies.route.edge_colouring:EdgeColouring",
+        "least-loaded": "weft.policies.route.least_loaded:LeastLoaded",
         "sglb": "weft.policies.route.sglb:Sglb",
+        "spray": "weft.policies.route.spray:Spray",
     },
     "costs": {
         "analytical": "weft.network.analytical:Analytical",

@@ -18,6 +18,8 @@ from functools import cached_property
 from weft.model.cluster import Cluster, Route
 from weft.network.collectives.algorithms import Pair
 
+Ends = tuple[Route, int, int]  # links before the network, and from which NIC to which (-1: no further)
+
 
 class Wires:
     """The wires between the places of one collective; `gpus` by place, -1 for parameter servers that stand apart."""
@@ -78,20 +80,21 @@ class Wires:
             return None
         return self._proxies.get((self.servers[a], int(rail[self.nic[b]])))
 
-    def paths(self, pair: Pair, key: int) -> list[Route]:
-        """The links that each part of a message takes."""
+    def ends(self, pair: Pair) -> list[Ends]:
+        """How each part of a message goes: over which NVLinks, and then from which NIC to which."""
         a, b = pair
-        nvlinks, router = self.cluster.nvlinks, self.cluster.topology.router
+        nvlinks = self.cluster.nvlinks
         if self.over_nvlink(pair):
-            return [(nvlinks[self.gpus[a]][0], nvlinks[self.gpus[b]][1])] * self.stripes
+            return [((nvlinks[self.gpus[a]][0], nvlinks[self.gpus[b]][1]), -1, -1)] * self.stripes
         if self._striped:
             sides = zip(self._sides[self.node[a]], self._sides[self.node[b]], strict=False)
-            return [router(src, dst, key) for src, dst in sides][: self.stripes]
+            found: list[Ends] = [((), src, dst) for src, dst in sides]
+            return found[: self.stripes]
         first = self.proxy(pair)
         if first is None:
-            return [router(self.nic[a], self.nic[b], key)]
-        hop = (nvlinks[self.gpus[a]][0], nvlinks[self.gpus[first]][1]) if self._joined(a) else ()
-        return [(*hop, *router(self.nic[first], self.nic[b], key))]
+            return [((), self.nic[a], self.nic[b])]
+        hop: Route = (nvlinks[self.gpus[a]][0], nvlinks[self.gpus[first]][1]) if self._joined(a) else ()
+        return [(hop, self.nic[first], self.nic[b])]
 
     def inside(self, within: Iterable[Pair], between: Iterable[Pair]) -> int:
         """Most messages that one GPU sends or receives at once inside its server, those for its proxies among them."""

@@ -16,6 +16,7 @@ class PriorityRule(RateRule):
 
     slot_s = math.inf
     everyone = True
+    moves = True
 
     def begin(self, demand: Demand) -> None:
         """Nothing to remember."""

@@ -33,6 +33,7 @@ class Route(Policy):
 
     steers: bool = True  # chooses paths: the world must be able to carry that out
     splits: bool = False  # may send parts of one flow over several paths at once
+    moves: bool = False  # may change the paths of jobs that run
 
     @abstractmethod
     def route(self, view: RouteView, state: State) -> Routing:

@@ -237,6 +237,29 @@ def _follows_own(E, f, j):
     return g >= 0 and m.nodes(E)[m.chain(E)[g].node].job == j
 
 
+@inner()
+def meet(E, j, now, computing):
+    """Visit all jobs that share a link that could be full, or a GPU, with a job; returns what the last visit did."""
+    job = m.jobs(E)[j]
+    n = int64(0)
+    for x in range(job.node0, job.node1):
+        node = m.nodes(E)[x]
+        for f in range(node.flow0, node.flow1):
+            link = m.links(E)[m.flows(E)[f].link]
+            if link.binding == 0 or _follows_own(E, f, j):
+                continue
+            g = link.shead
+            while g >= 0:
+                n = _visit(E, j, m.nodes(E)[m.chain(E)[g].node].job, now, computing, n)
+                g = m.chain(E)[g].next
+        if node.gpu >= 0:
+            y = m.gpus(E)[node.gpu].shead
+            while y >= 0:
+                n = _visit(E, j, m.nodes(E)[y].job, now, computing, n)
+                y = m.nodes(E)[y].gnext
+    return n
+
+
 @njit(cache=True)
 def join(E, j):
     """Let a new job into the lists of its links and GPUs; the jobs it can influence lose their components.
@@ -254,22 +277,7 @@ def join(E, j):
     for x in range(job.node0, job.node1):
         if m.nodes(E)[x].gpu >= 0:
             computing = False
-    n = int64(0)
-    for x in range(job.node0, job.node1):
-        node = m.nodes(E)[x]
-        for f in range(node.flow0, node.flow1):
-            link = m.links(E)[m.flows(E)[f].link]
-            if link.binding == 0 or _follows_own(E, f, j):
-                continue
-            g = link.shead
-            while g >= 0:
-                n = _visit(E, j, m.nodes(E)[m.chain(E)[g].node].job, now, computing, n)
-                g = m.chain(E)[g].next
-        if node.gpu >= 0:
-            y = m.gpus(E)[node.gpu].shead
-            while y >= 0:
-                n = _visit(E, j, m.nodes(E)[y].job, now, computing, n)
-                y = m.nodes(E)[y].gnext
+    n = meet(E, j, now, computing)
     if not computing:
         return n > 0
     if n > 0:

@@ -71,11 +71,12 @@ NODE = np.dtype(
     ]
 )  # fmt: skip
 
-# A transfer on a link: `n` of its flows cross it. Transfers that are admitted sit side by side in `seats`, where the
-# max-min solver walks along them. All attached ones are chained in CHAIN, row by row, which the solver does not read.
-FLOW = np.dtype([("link", "i4"), ("n", "i4"), ("seat", "i4")])
+# A transfer on a link: `n` of its flows cross it (parts of its flows, where flows are split). Transfers that are
+# admitted sit side by side in `seats`, where the max-min solver walks along them. All attached ones are chained in
+# CHAIN, row by row, which the solver does not read.
+FLOW = np.dtype([("link", "i4"), ("seat", "i4"), ("n", "i8")])
 CHAIN = np.dtype([("node", "i4"), ("next", "i4"), ("prev", "i4")])
-SEAT = np.dtype([("node", "i4"), ("n", "i4"), ("flow", "i4"), ("pad", "i4")])
+SEAT = np.dtype([("node", "i4"), ("flow", "i4"), ("n", "i8")])
 # binding: could be a bottleneck, given the jobs attached to it; tight: is, or nearly, given the rates.
 LINK = np.dtype(
     [
@@ -216,9 +217,11 @@ def allocate(n_links: int, n_gpus: int, *, jobs: int = 64, nodes: int = 512) -> 
     return arrays
 
 
-def rate_unit(capacity: npt.NDArray[np.float64]) -> float:
-    """The unit in which max-min counts rates on links of these capacities."""
-    return units.rate_unit(float(capacity.max()) if len(capacity) else 1.0)
+def rate_unit(capacity: npt.NDArray[np.float64], finest: int = 1) -> float:
+    """The unit in which max-min counts rates on links of these capacities, where a flow has so many parts: coarse
+    enough for what all parts of a link have together to stay below UNLIMITED."""
+    coarser = max(0, (finest - 1).bit_length() - 11)
+    return units.rate_unit(float(capacity.max()) if len(capacity) else 1.0) * 2.0**coarser
 
 
 def address_table(arrays: Arrays) -> npt.NDArray[np.int64]:

@@ -207,14 +207,9 @@ def leave_rule(E, x, sent):
 
 
 @inner()
-def start_flowing(E, x, now):
-    """First byte of an admitted transfer."""
+def occupy(E, x, now):
+    """Count a transfer among those that send on its links."""
     node = m.nodes(E)[x]
-    node.state = ACTIVE
-    node.remaining = node.amount
-    node.rate = NO_RATE
-    node.units = -1
-    node.mark = now
     m.scalars(E).ranked += node.claim != 1 or node.level != 0
     for f in range(node.flow0, node.flow1):
         flow = m.flows(E)[f]
@@ -223,6 +218,18 @@ def start_flowing(E, x, now):
         if link.flowing == 0:
             link.mark = now
         link.flowing += 1
+
+
+@inner()
+def start_flowing(E, x, now):
+    """First byte of an admitted transfer."""
+    node = m.nodes(E)[x]
+    node.state = ACTIVE
+    node.remaining = node.amount
+    node.rate = NO_RATE
+    node.units = -1
+    node.mark = now
+    occupy(E, x, now)
     if node.amount <= 0.0 or node.alone == math.inf:
         push_done(E, x)
         return
@@ -239,7 +246,18 @@ def admit(E, x, now):
     node.began = now
     node.rate = NOT_FLOWING
     node.units = -1
-    for f in range(node.flow0, node.flow1):
+    take_seats(E, x)
+    if node.latency > 0.0:
+        node.state = LATENCY
+        heap_set(E, 2 * x, now + node.latency)
+    else:
+        start_flowing(E, x, now)
+
+
+@inner()
+def take_seats(E, x):
+    """Let a transfer sit beside the others on its links."""
+    for f in range(m.nodes(E)[x].flow0, m.nodes(E)[x].flow1):
         flow = m.flows(E)[f]
         link = m.links(E)[flow.link]
         flow.seat = link.seat0 + link.count
@@ -250,11 +268,6 @@ def admit(E, x, now):
         link.count += 1
         if m.scalars(E).sharing == KWAY:
             dirty_link(E, flow.link)
-    if node.latency > 0.0:
-        node.state = LATENCY
-        heap_set(E, 2 * x, now + node.latency)
-    else:
-        start_flowing(E, x, now)
 
 
 @inner()

@@ -8,8 +8,6 @@ jobs that influence each other are kept up to date here so that the kernel can s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -17,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import EngineError
-from weft.model.flows import Ask
 from weft.model.plan import Gate
-from weft.policies.pace.rates import Demand, RateRule
+from weft.policies.pace.rates import Demand
 from weft.sim.compiled import state
 from weft.sim.compiled.load import kernel
 from weft.sim.compiled.state import Arrays, address_table, allocate, grown, seated_anew
@@ -28,8 +25,9 @@ from weft.sim.engine.layout import Layout
 from weft.sim.engine.limits import EngineBody
 from weft.sim.engine.program import Program
 from weft.sim.engine.ruled import Ruled
+from weft.sim.engine.spec import BUDGET, EngineSpec, Usage
 
-BUDGET = 1_200_000  # see EngineSpec
+__all__ = ["BUDGET", "Engine", "EngineSpec", "Usage"]
 
 _SHARING = {"ideal": state.IDEAL, "max-min": state.MAXMIN, "k-way": state.KWAY}
 _FIELDS = state.JOB.names or ()
@@ -39,58 +37,18 @@ _FEW = 4  # jobs whose iterations are counted one by one at an instant; when mor
 _ADMIT = {"all": state.ADMIT_ALL, "at-most": state.ADMIT_AT_MOST, "ratio": state.ADMIT_RATIO, "ask": state.ADMIT_ASK}
 
 
-@dataclass(frozen=True)
-class EngineSpec:
-    """The physics of a run."""
-
-    capacity: npt.NDArray[np.float64]  # bytes per second of each link
-    ports: npt.NDArray[np.bool_]  # links that are a server's own: where admission counts transfers
-    n_gpus: int = 0
-    sharing: str = "max-min"
-    b_s_per_byte: float = 0.0
-    eta_s_per_byte: float = 0.0
-    admission: str = "all"
-    admission_k: int = 0
-    admission_ratios: tuple[float, ...] = ()
-    ask: Ask | None = None  # for admission "ask"; jobs are named by their uid
-    rule: Callable[[], RateRule | None] | None = None  # makes the rule that sets limits, if any (see `Pace.rates`)
-    packet_loss: float = 0.0  # share of packets lost at random, which a rule may notice
-    seed: int = 0
-    jitter: float = 0.0
-    straggle_p: float = 0.0
-    straggle_x: float = 1.0
-    task_jitter: float = 0.0
-    uneven: bool = False  # see random_kernel.py
-    skip: bool = True
-    exact: bool = True
-    window: float = 320.0  # iterations of the longest measuring window when exact is False
-    budget: int = BUDGET  # tasks that windows may simulate when exact is False, before jobs leave
-    segments: int = 0  # record this many first tasks
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a job did while attached."""
-
-    iterations: int  # full iterations
-    comm_s: float  # its GPUs waited for the network
-    gate_s: float  # they waited for a gate
-    gpu_s: float  # GPU seconds computed, unfinished tasks included
-    finish_s: float  # when the last iteration ended, if it finished
-    adjusted: int = 0  # openings of the gate missed
-
-
 class Engine:
     """See the module."""
 
     def __init__(self, spec: EngineSpec) -> None:
         self.spec = spec
         a = allocate(len(spec.capacity), spec.n_gpus)
-        a.links["capacity"][: len(spec.capacity)] = spec.capacity
+        # Programs count in parts of flows; a link has room for so many times as much, and carries as many times more.
+        a.links["capacity"][: len(spec.capacity)] = spec.capacity * spec.finest
         a.links["port"][: len(spec.capacity)] = spec.ports
         a.links["felt"] = state.UNLIMITED
-        a.scalars["unit"] = unit = state.rate_unit(spec.capacity)
-        a.links["units"][: len(spec.capacity)] = np.floor(spec.capacity / unit)
+        a.scalars["unit"] = unit = state.rate_unit(spec.capacity, spec.finest)
+        a.links["units"][: len(spec.capacity)] = np.floor(spec.capacity / unit) * spec.finest
         scalars = a.scalars
         scalars["sharing"], scalars["admit"] = _SHARING[spec.sharing], _ADMIT[spec.admission]
         scalars["admit_k"], scalars["exact"] = spec.admission_k, int(spec.exact)
@@ -240,7 +198,7 @@ class Engine:
         used: npt.NDArray[np.float64] = (
             self.arrays.links["used"][: len(self.spec.capacity)] * self.arrays.scalars["unit"]
         )
-        return used
+        return self._whole(used)
 
     def on_link(self, link: int) -> dict[int, tuple[float, float]]:
         """Bytes per second of each job that sends over a link now, by uid, and the most that it may have there."""
@@ -250,7 +208,7 @@ class Engine:
         for seat in a.seats[first : first + int(a.links["count"][link])]:
             node = a.nodes[seat["node"]]
             if node["state"] == state.ACTIVE:
-                uid, n = int(a.jobs["uid"][node["job"]]), int(seat["n"])
+                uid, n = int(a.jobs["uid"][node["job"]]), int(seat["n"]) / self.spec.finest
                 rate, asked = found.get(uid, (0.0, 0.0))
                 most = min(float(node["demand_units"]) * unit, line)
                 found[uid] = rate + n * max(int(node["units"]), 0) * unit, asked + n * most
@@ -364,7 +322,33 @@ class Engine:
 
     def carried(self) -> npt.NDArray[np.float64]:
         """Bytes that each link has carried up to now, without disturbing anything."""
-        return carried(self.arrays, len(self.spec.capacity), self._programs)
+        return self._whole(carried(self.arrays, len(self.spec.capacity), self._programs))
+
+    def _whole(self, parts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """What links carry, from what parts of flows carry."""
+        return parts / self.spec.finest if self.spec.finest > 1 else parts
+
+    def reroute(self, row: int, program: Program) -> None:
+        """Send what an attached job has left, and all that it will send, over other links from now on: those of a
+        program that is the same but for its links."""
+        self._changes()
+        self.catch_up(row)
+        if (comp := int(self.arrays.jobs[row]["comp"])) >= 0:
+            self._park.unpark(self.table, comp, self.now)
+        old, starts = self._programs[row], self._starts[row]
+        reroute = kernel("reroute")
+        reroute.loosen(self.table, row)
+        starts = self._layout.exchange(old, starts, program)
+        if (larger := self._layout.room(self.arrays)) is not None:
+            self._use(larger)
+        self._layout.copy_links(self.arrays, program, starts)
+        self._programs[row], self._starts[row] = program, starts
+        if len(program.flows):
+            self._make_seats(program)
+        if reroute.fasten(self.table, row):
+            self._catch_up()
+        if self.ruled is not None:
+            self.ruled.reroute(starts[0], program)
 
     def set_gate(self, row: int, gate: Gate | None) -> None:
         """Change the gate of an attached job; it counts from the next time the task is released."""

@@ -13,6 +13,7 @@ from weft.sim.engine.program import PARTS, Program, as_bytes
 _blank = np.zeros(1, JOB)
 _blank["comp"] = _blank["next"] = _blank["gate_task"] = -1
 _BLANK = as_bytes(_blank)
+_FLOWS = PARTS.index("flows")
 _BY_THEMSELVES = {*PARTS, "jobs", "chain", "seats"}  # arrays that grow by themselves
 
 
@@ -72,6 +73,26 @@ class Layout:
         for arena, start, size, part in zip(self._bytes, starts, program.sizes, program.bytes, strict=True):
             if size:
                 arena[start : start + size] = part
+
+    def exchange(self, old: Program, starts: tuple[int, ...], program: Program) -> tuple[int, ...]:
+        """Where the parts of a program lie whose flows are replaced by those of another."""
+        pool, before, after = self._pools[_FLOWS], old.sizes[_FLOWS], program.sizes[_FLOWS]
+        if before:
+            pool.give(starts[_FLOWS], before)
+        end = pool.end
+        begin = pool.take(after) if after else 0
+        self._at_the_end |= pool.end > end
+        return (*starts[:_FLOWS], begin, *starts[_FLOWS + 1 :])
+
+    def copy_links(self, a: Arrays, program: Program, starts: tuple[int, ...]) -> None:
+        """Copy the flows of a program to where they lie, and tell its nodes."""
+        begin, size = starts[_FLOWS], program.sizes[_FLOWS]
+        a.flows[begin : begin + size] = program.flows
+        nodes = a.nodes[starts[0] : starts[0] + program.sizes[0]]
+        for end in ("flow0", "flow1"):
+            nodes[end] = program.nodes[end] + begin
+        for name in ("alone", "demand_units", "limit"):
+            nodes[name] = program.nodes[name]
 
     def room(self, a: Arrays) -> Arrays | None:
         """The arenas with room for all that was handed out, what is too small doubled; None if they have it already."""

@@ -39,7 +39,7 @@ class EngineBody:
     def carried(self, rows: Ints, sent: Floats) -> Floats:
         out = np.empty(len(self._engine.spec.capacity))
         self._kernel.carried(self._engine.table, rows, sent, out)
-        return out
+        return out / self._engine.spec.finest
 
     def full(self, rows: Ints) -> Bools:
         out = np.zeros(len(self._engine.spec.capacity), np.bool_)

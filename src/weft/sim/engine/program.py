@@ -110,16 +110,18 @@ def whole_units(rate: float, unit: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LinkUnits:
-    """Capacities in the unit in which max-min counts rates: kept where many programs are made for the same links."""
+    """Capacities in the unit in which max-min counts rates, for `finest` parts of a flow: kept where many programs are
+    made for the same links."""
 
     unit: float
     of_link: tuple[int, ...]
+    finest: int = 1
 
     @classmethod
-    def of(cls, capacity: npt.NDArray[np.float64]) -> LinkUnits:
+    def of(cls, capacity: npt.NDArray[np.float64], finest: int = 1) -> LinkUnits:
         """For links of these capacities."""
-        unit = rate_unit(capacity)
-        return cls(unit, tuple([whole_units(c, unit) for c in capacity.tolist()]))
+        unit = rate_unit(capacity, finest)
+        return cls(unit, tuple([whole_units(c, unit) * finest for c in capacity.tolist()]), finest)
 
 
 def make_program(

@@ -107,6 +107,14 @@ class Ruled:
         self.rule.came(np.arange(row0, end), self.flows)
         self._bare |= {row0 + i: [row0 + j for j in bound] for i, bound in _bare(program).items()}
 
+    def reroute(self, row0: int, program: Program) -> None:
+        """The rows of a job go over other links from now on; those that send are taken to start anew."""
+        rows = flow_rows(program)
+        width = max(map(len, rows.paths), default=1)
+        if width > self.flows.path.shape[1]:
+            self.flows = self.flows.grown(len(self.flows), width)
+        self.flows.reroute(row0, rows, self.demand.capacity)
+
     def detach(self, job: int) -> None:
         """The rows of a job are free again."""
         self._end(self._live_of(job))
