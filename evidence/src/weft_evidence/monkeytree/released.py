@@ -15,6 +15,7 @@ class CruxReleased(Route):
     """`crux-released`: MonkeyTree's baseline of that name as it was published, for comparison."""
 
     name = "crux-released"
+    moves = True
 
     def route(self, view: RouteView, state: State) -> Routing:
         """Paths of all jobs, anew."""

@@ -120,13 +120,10 @@ class RateRule(ABC):
     )
 
     minds_others: bool = False  # it is told of foreign flows, and asked about all transfers when one starts or ends
-<<<<<<< HEAD
     again_s: float = (
         math.inf
     )  # without slots: it is asked so long after it has decided, if nothing starts or ends before
-=======
     moves: bool = False  # keeps nothing by path: the paths of jobs that run may change
->>>>>>> 8e892333f21f82ddcbf0e8ebd29dad9e7381b5f6
     waiting: int = 0  # jobs that wait for GPUs, where the world says so
 
     @abstractmethod

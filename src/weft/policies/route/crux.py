@@ -26,6 +26,7 @@ class Crux(Route):
     """
 
     name = "crux"
+    moves = True
     by: str = setting(LOAD, words=(LOAD, FLOWS))
 
     def route(self, view: RouteView, state: State) -> Routing:

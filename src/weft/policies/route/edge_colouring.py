@@ -19,6 +19,7 @@ class EdgeColouring(Route):
     """
 
     name = "edge-colouring"
+    moves = True
 
     def route(self, view: RouteView, state: State) -> Routing:
         """A colour for every flow between racks."""

@@ -28,6 +28,7 @@ class Sglb(Route):
     """
 
     name = "sglb"
+    moves = True
 
     def route(self, view: RouteView, state: State) -> Routing:
         """Paths of flows that start, then of those whose path is crowded."""
