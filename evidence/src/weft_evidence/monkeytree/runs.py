@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from weft.runs.run import Task, run_grid
-from weft.scenario.build import Layers, build
-
+from weft.scenario.build import Layers
 from weft_evidence.claims import Measured, Request
-from weft_evidence.monkeytree.jobs import BY_NAME, draw, jobs_of, seed_of, state_s
+from weft_evidence.monkeytree.jobs import state_s
+from weft_evidence.monkeytree.played import Outcome, play, task_part
 from weft_evidence.settings import own, scenario_of, stack_of
 
-if TYPE_CHECKING:
-    from weft.results.run import RunResult
-
-Floats = npt.NDArray[np.float64]
-
 LOADS = (0.7, 0.8, 0.9, 1.0)
-REPETITIONS, QUICK_REPETITIONS, JOBS, QUICK_JOBS = 5, 3, 1000, 60
+REPETITIONS, QUICK_REPETITIONS, JOBS, QUICK_JOBS = 3, 3, 1000, 150
+QUICK_SHAPE = 8, 32, 8  # ToRs, GPUs of each, spines: a quarter of the GPUs, 4:1 as well
 PAUSE_S = 10.0
 _STAY = "monkeytree:limit=1000000"  # the same queue and best fit, and nobody moves
 SYSTEMS = {
@@ -53,41 +48,6 @@ def scenario(tors: int = 16, per_tor: int = 64, spines: int = 16) -> dict[str, A
     }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What is kept of a run: slowdowns by job, moves, GPU seconds held over those there are, seconds it took."""
-
-    slowdown: Floats
-    moves: int
-    wall_s: float
-
-    def number(self, name: str) -> float:
-        """mean, p90 or p99 slowdown, or moves."""
-        if name == "moves":
-            return float(self.moves)
-        return float(self.slowdown.mean() if name == "mean" else np.quantile(self.slowdown, float(name[1:]) / 100.0))
-
-
-def slowdowns(run: RunResult) -> Floats:
-    """(end - start) / what the iterations take alone, job by job: waiting in the queue is not counted, pauses are."""
-    done = run.jobs.filter(run.jobs["finish_s"].is_not_null())
-    rows = done.select("model", "gpus", "iterations", "start_s", "finish_s").iter_rows()
-    return np.array([(end - start) / (n * BY_NAME[kind].alone_s(gpus)) for kind, gpus, n, start, end in rows])
-
-
-def play(task: Task) -> Outcome:
-    """One run of a task: its part says load, repetition, and how many jobs."""
-    load, repetition, jobs = (float(word) for word in task.part[1:])
-    made = build(task.scenario, task.seed, task.layers)
-    from weft.runs.prepare import compile_kernels
-    from weft.sim import simulate
-
-    compile_kernels(None, [made.stack])
-    drawn = draw(seed_of(load, int(repetition)), load, made.cluster.n_gpus, int(jobs))
-    run = simulate(made.cluster, jobs_of(drawn), made.stack, made.network, made.run)
-    return Outcome(slowdowns(run), int(run.jobs["preemptions"].sum()), run.wall_s)
-
-
 @dataclass
 class Sweep:
     """Runs by load and system, each done once, when first asked for."""
@@ -105,16 +65,16 @@ class Sweep:
         request = self.request
         missing = [key for key in dict.fromkeys(wanted) if key not in self.done]
         jobs = own(request, "sweep.jobs", QUICK_JOBS if request.quick else JOBS)
-        given = scenario_of(request, scenario())
+        given = scenario_of(request, scenario(*QUICK_SHAPE) if request.quick else scenario())
         tasks = [
-            Task(given, Layers(stack=stack_of(request, SYSTEMS[name])), n, part=("monkeytree", load, n, jobs))
+            Task(given, Layers(stack=stack_of(request, SYSTEMS[name])), n, part=task_part(load, n, jobs))
             for load, name in missing
             for n in self.repetitions
         ]
         found = run_grid(tasks, request.workers, play, request.on_progress)
         each = len(self.repetitions)
         for i, key in enumerate(missing):
-            self.done[key] = found[i * each : (i + 1) * each]
+            self.done[key] = [Outcome.of(said) for said in found[i * each : (i + 1) * each]]
 
     def of(self, load: float, name: str) -> list[Outcome]:
         """A system at a load, repetition by repetition."""

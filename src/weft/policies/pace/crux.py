@@ -26,6 +26,7 @@ class CruxRule(RateRule):
     """A level for all flows of a job."""
 
     slot_s = math.inf
+    moves = True
     everyone = True
 
     def __init__(self, levels: int = LEVELS) -> None:
