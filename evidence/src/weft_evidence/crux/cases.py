@@ -36,7 +36,7 @@ class Draw:
     compute_s: tuple[float, float] = (0.2, 2.0)
     comm: tuple[float, float] = (0.1, 1.0)
     starts: tuple[float, float] = (0.5, 1.0)
-    rounds: int = 30
+    rounds: int = 10
     congestion: str = "load"  # of a link: the offered load of those that use it, or how many "flows" they are
 
     @staticmethod

@@ -7,6 +7,7 @@ first that are free; nobody waits. A job of several hosts sums its gradients ove
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import os
 from collections.abc import Mapping
@@ -21,23 +22,30 @@ from weft.model.plan import Placement, State
 from weft.model.view import ClusterView, JobView, Offer
 from weft.policies.place.base import Answer, Place
 from weft.runs.run import Task
-from weft.scenario.build import build
-from weft.stacks import resolve
+from weft.scenario.build import Layers, build
 from weft.workload import zoo
 
 TRACE = "crux/crux.csv"
-SYNTHETIC_JOBS, GPUS_OF_TRACE = 2498, 2768
+SOURCES = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # of what makes a run, beside those of weft
 NO_LENGTH_S = 30.0  # of rows whose duration is 0: times are whole minutes
-PLAY_S, MOMENTS, QUICK_MOMENTS = 12.0, 6, 2
+PLAY_S, MOMENTS, QUICK_MOMENTS = 12.0, 3, 1
 # What models are drawn from, by GPUs at least: our stand-ins for the paper's kinds.
 MODELS = {
     64: ("llama-7b[parallel=data]",), 16: ("bert-large", "gpt2-medium", "transformer-xl-36"),
     1: ("resnet50", "bert-base", "transformer-xl"),
 }  # fmt: skip
-STACKS = {
-    "none": "fair/ecmp", "pa": "crux:64/ecmp", "ps-pa": "crux:64/crux", "full": "crux:8/crux", "cassini": "fair/ecmp",
-    "sincronia": "sincronia:8/ecmp", "taccl": "taccl:8/least-loaded",
-}  # fmt: skip
+_LEVELS = 8
+LAYERS = {  # who is where is given; a system is an interleave, a pace and a route
+    "none": Layers(interleave="none", pace="fair", route="ecmp"),
+    "spray": Layers(interleave="none", pace="fair", route="spray"),
+    "ps": Layers(interleave="none", pace="fair", route="crux"),
+    "pa": Layers(interleave="none", pace="crux:64", route="ecmp"),
+    "ps-pa": Layers(interleave="none", pace="crux:64", route="crux"),
+    "full": Layers(interleave="none", pace=f"crux:{_LEVELS}", route="crux"),
+    "cassini": Layers(interleave="cassini", pace="fair", route="ecmp"),
+    "sincronia": Layers(interleave="none", pace=f"sincronia:{_LEVELS}", route="ecmp"),
+    "taccl": Layers(interleave="none", pace=f"taccl:{_LEVELS}", route="least-loaded"),
+}
 
 
 def scenario() -> dict[str, Any]:
@@ -70,7 +78,7 @@ def has_trace() -> bool:
     return store is not None and (Path(store) / TRACE).is_file()
 
 
-def rows(gpus: int = GPUS_OF_TRACE) -> list[Row]:
+def rows(gpus: int = 2768) -> list[Row]:
     """The jobs of the trace, each on the first GPUs that are free when it comes."""
     from weft.workload.traces.reading import read
 
@@ -136,19 +144,23 @@ class Given(Place):
         return Answer(self.where[job.id], "as in the trace", state)
 
 
+def task_part(number: int, name: str) -> tuple[float | str, ...]:
+    """What tells a run from others of its scenario and stack."""
+    return ("crux", SOURCES[:16], number, name)
+
+
 def play(task: Task) -> dict[str, float]:
-    """GPU use at a moment under a stack, on average over the GPUs of jobs of several hosts, and of each job."""
+    """GPU use at a moment under a stack, on average over the GPUs of jobs of several hosts, and of the job that has
+    least of it."""
     from weft.core.layered import Layered
     from weft.policies.order.fifo import Fifo
     from weft.runs.prepare import compile_kernels
     from weft.sim import simulate
 
-    number, name = int(task.part[1]), str(task.part[2])
-    seed = task.seed or 0
+    number, seed = int(task.part[2]), task.seed or 0
     made = build(task.scenario, seed, task.layers)
     now = moments(rows(made.cluster.n_gpus), number + 1, seed)[number]
-    stack = resolve(f"fifo+cassini" if name == "cassini" else f"fifo/best-fit/none/{STACKS[name]}")
-    stack = replace(stack, planner=Layered(Fifo(), Given({str(row.job): row.gpus for row in now})))
+    stack = replace(made.stack, planner=Layered(Fifo(), Given({str(row.job): row.gpus for row in now})))
     jobs = []
     for row in now:
         model, n = model_of(row, seed), len(row.gpus)
@@ -156,6 +168,7 @@ def play(task: Task) -> dict[str, float]:
     compile_kernels(None, [stack])
     run = simulate(made.cluster, jobs, stack, made.network, replace(made.run, until_s=PLAY_S))
     done = dict(run.jobs.select("job_id", "gpu_s").iter_rows())
-    use = {str(row.job): done[str(row.job)] / (len(row.gpus) * PLAY_S) for row in now}
+    use = {row.job: done[str(row.job)] / (len(row.gpus) * PLAY_S) for row in now}
     held = sum(len(row.gpus) for row in now)
-    return {"use": sum(use[str(row.job)] * len(row.gpus) for row in now) / held, "least": min(use.values()), "jobs": float(len(now))}
+    mean = sum(use[row.job] * len(row.gpus) for row in now) / held
+    return {"use": mean, "least": min(use.values()), "jobs": float(len(now))}
