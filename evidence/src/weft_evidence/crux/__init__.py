@@ -101,7 +101,9 @@ def _examples() -> dict[str, _Check]:
     one, two = PUBLISHED["example-1"], PUBLISHED["example-2"]
     k = correction(SHORT, LONG, ONE_S, sending=True)
 
-    def told(what: str, value: float, unit: str, of: Callable[[], float | Measured], kind: Kind | None = None) -> _Check:
+    def told(
+        what: str, value: float, unit: str, of: Callable[[], float | Measured], kind: Kind | None = None
+    ) -> _Check:
         def measure(lab: _Lab) -> Measured:
             found = of()
             return found if isinstance(found, Measured) else Measured(found)
@@ -109,8 +111,12 @@ def _examples() -> dict[str, _Check]:
         return _Check(what, value, unit, measure, equal, seeded=False, kind=kind)
 
     return {
-        "example-1.job-1-first": told("Example 1: GPU use, job 1 first", one["first-1"], "%", lambda: _example_1(LONG, SHORT)),
-        "example-1.job-2-first": told("Example 1: GPU use, job 2 first", one["first-2"], "%", lambda: _example_1(SHORT, LONG)),
+        "example-1.job-1-first": told(
+            "Example 1: GPU use, job 1 first", one["first-1"], "%", lambda: _example_1(LONG, SHORT)
+        ),
+        "example-1.job-2-first": told(
+            "Example 1: GPU use, job 2 first", one["first-2"], "%", lambda: _example_1(SHORT, LONG)
+        ),
         "example-1.k": told("Example 1: correction factor of job 2", one["k"], "", lambda: k),
         "example-1.priority": told("Example 1: priority of job 2", one["priority"], "", lambda: k * SHORT.intensity),
         "example-2.job-1-first": told(
@@ -136,7 +142,9 @@ def _lost(part: str, random: bool, lab: _Lab) -> Measured:
 
 def _saved(part: str, lab: _Lab) -> Measured:
     """Of what a choice at random loses, how much Crux does not."""
-    pairs = [(fmean(o.best - o.crux for o in some), fmean(o.best - o.random for o in some)) for some in lab.scored(part)]
+    pairs = [
+        (fmean(o.best - o.crux for o in some), fmean(o.best - o.random for o in some)) for some in lab.scored(part)
+    ]
     return Measured.over_seeds([100.0 * (1.0 - mine / chance) if chance else None for mine, chance in pairs])
 
 
@@ -184,16 +192,16 @@ def _trace() -> dict[str, _Check]:
     for other in ("sincronia", "taccl", "cassini"):
         late = other == "cassini"
         found[f"trace.full-over-{other}"] = _Check(
-            f"trace: GPU use, Crux over {other} ({clos['least']:g} to {clos['most']:g} % on a Clos)", clos["least"], "%",
-            partial(_more, "full", other), bounded(0.0), slow=late,
+            f"trace: GPU use, Crux over {other} ({clos['least']:g} to {clos['most']:g} % on a Clos)", clos["least"],
+            "%", partial(_more, "full", other), bounded(0.0), slow=late,
         )  # fmt: skip
         found[f"trace.pa-over-{other}"] = _Check(
             f"trace: GPU use, Crux's priorities alone over {other}", PUBLISHED["day-1"][other], "%",
             partial(_more, "pa", other), on_that_side(0.0), slow=late,
         )  # fmt: skip
     found["trace.ps-pa-over-pa"] = _Check(
-        "trace: GPU use, with Crux's paths too over its priorities alone (printed for the busiest hours)", clos["paths"],
-        "%", partial(_more, "ps-pa", "pa"), on_that_side(0.0),
+        "trace: GPU use, with Crux's paths too over its priorities alone (printed for the busiest hours)",
+        clos["paths"], "%", partial(_more, "ps-pa", "pa"), on_that_side(0.0),
     )  # fmt: skip
     found["trace.full-over-ps-pa"] = _Check(
         "trace: GPU use, eight levels over as many as there are jobs (nearly no loss)", None, "x",
@@ -203,7 +211,11 @@ def _trace() -> dict[str, _Check]:
         "trace: the least part of its time in which any job computes with Crux (none starves)", None, "%", _starved,
         some_effect(0.0),
     )  # fmt: skip
-    for name, words in (("full", "Crux"), ("ps", "Crux's paths alone"), ("spray", "all paths in equal parts, nobody first")):
+    for name, words in (
+        ("full", "Crux"),
+        ("ps", "Crux's paths alone"),
+        ("spray", "all paths in equal parts, nobody first"),
+    ):
         found[f"trace.{name}-over-none"] = _Check(
             f"trace: GPU use, {words} over hashed paths and fair shares: control", None, "%",
             partial(_more, name, "none"), nearly, kind=Kind.CONTROL,

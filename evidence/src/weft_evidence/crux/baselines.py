@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from weft.model.flows import FlowSet
 from weft.policies.pace.crux import Crux, CruxRule
 from weft.policies.pace.rates import Ints, RateRule
@@ -40,7 +38,9 @@ class TacclRule(CruxRule):
     def came(self, rows: Ints, flows: FlowSet) -> None:
         """How many links its longest flow crosses."""
         super().came(rows, flows)
-        self.hops = getattr(self, "hops", {}) | {int(flows.uid[rows[0]]): int((flows.path[rows] >= 0).sum(axis=1).max())}
+        self.hops = getattr(self, "hops", {}) | {
+            int(flows.uid[rows[0]]): int((flows.path[rows] >= 0).sum(axis=1).max())
+        }
 
     def _levels(self) -> dict[int, int]:
         ways = sorted({self.hops[uid] for uid in self.loads}, reverse=True)
@@ -63,7 +63,7 @@ class Sincronia(Crux):
 
 @dataclass(eq=False)
 class Taccl(Crux):
-    """`taccl`: TACCL* of the Crux paper, traffic with the longer distance first; its paths are `--route least-loaded`."""
+    """`taccl`: TACCL* of the Crux paper, traffic with the longer way first; its paths are `--route least-loaded`."""
 
     name = "taccl"
 

@@ -30,8 +30,8 @@ PARTS = ("paths", "priorities", "compression")
 
 @dataclass(frozen=True)
 class Draw:
-    """What cases are drawn from: ranges of computing (s, log-uniform), of sending over computing, and of the part of the
-    computing after which a job may send; iterations of the slowest job that are played; how congestion is told."""
+    """What cases are drawn from: ranges of computing (s, log-uniform), of sending over computing, and of the part of
+    the computing after which a job may send; iterations of the slowest job that are played; how congestion is told."""
 
     compute_s: tuple[float, float] = (0.2, 2.0)
     comm: tuple[float, float] = (0.1, 1.0)
@@ -96,7 +96,7 @@ def draw(seed: int, number: int, what: Draw) -> Case:
 
 
 def _placed(rng: np.random.Generator, tors: int) -> list[dict[int, int]]:
-    """Hosts that each job has under each ToR: from a ToR at random as many as it wants or as there are, then another."""
+    """Hosts that each job has under each ToR: from a ToR at random up to as many as it wants, then from another."""
     free = [HOSTS // tors] * tors
     found: list[dict[int, int]] = []
     for later in reversed(range(JOBS)):
@@ -123,7 +123,7 @@ def crux_paths(case: Case, congestion: str = "load") -> Ints:
         adds = float(case.comm_s[j] / (case.compute_s[j] + case.comm_s[j])) if congestion == "load" else 1.0
         for i in np.flatnonzero(case.job == j):
             sides = [[2 * case.ups[i] + s, case.links // 2 + 2 * case.downs[i] + s] for s in (0, 1)]
-            chosen[i] = min((0, 1), key=lambda s: load[sides[s]].max())  # noqa: B023 - used at once
+            chosen[i] = min((0, 1), key=lambda s: load[sides[s]].max())
             load[sides[chosen[i]]] += adds
     return chosen
 
@@ -184,8 +184,8 @@ class Scored:
 def score(case: Case, congestion: str = "load", seed: int = 0) -> dict[str, Scored]:
     """Each part of Crux apart; the other parts are Crux's.
 
-    Paths beside all paths, with Crux's priorities; priorities beside all orders, on Crux's paths; levels beside all ways
-    to give each of the jobs one of them, on Crux's paths.
+    Paths beside all paths, with Crux's priorities; priorities beside all orders, on Crux's paths; levels beside all
+    ways to give each of the jobs one of them, on Crux's paths.
     """
     from weft_evidence.crux import cases_kernel as kernel
 

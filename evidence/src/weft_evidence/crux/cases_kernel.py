@@ -115,7 +115,7 @@ def used(job, ups, downs, chosen, jobs, links):
 
 @njit(cache=True)
 def paths_tried(compute, starts, comm, gpus, job, ups, downs, links, level, horizon):
-    """GPU use under each choice of a switch for every flow. The first flow takes the first switch: the two are alike."""
+    """GPU use under each choice of a switch for every flow. The first takes the first switch: the two are alike."""
     flows = len(job)
     found = np.zeros(2 ** max(flows - 1, 0))
     chosen = np.zeros(flows, np.int64)

@@ -1,8 +1,8 @@
 """Moments of Crux's trace: the jobs that run at a time of the two weeks, on the GPUs that they have, for some seconds.
 
 GPU use is the computing that GPUs do in a given time, so that jobs must not end sooner when they are faster: as many
-iterations as fit are played, with the jobs of the moment. Jobs have GPUs from their arrival on, as the trace has it, the
-first that are free; nobody waits. A job of several hosts sums its gradients over all its NICs.
+iterations as fit are played, with the jobs of the moment. Jobs have GPUs from their arrival on, the first that are
+free; nobody waits. A job of several hosts sums its gradients over all its NICs.
 """
 
 from __future__ import annotations

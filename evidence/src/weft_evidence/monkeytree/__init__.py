@@ -141,7 +141,9 @@ def reproduce(request: Request) -> Reproduction:
     for name in names:
         command = f"weft reproduce {PAPER} --claim {name} --seeds {len(seeds)} --seed {request.seed}"
         measured = CLAIMS[name].measure(lab)
-        claims.append(judge(name, CLAIMS[name], measured, PAPER, f"{command}{' --quick' * request.quick} --json", seeds))
+        claims.append(
+            judge(name, CLAIMS[name], measured, PAPER, f"{command}{' --quick' * request.quick} --json", seeds)
+        )
     if request.quick:
         notes.append(f"quick: the first {QUICK_JOBS} jobs of {JOBS}, on a quarter of the ToRs, GPUs and spines.")
     return Reproduction(PAPER, tuple(claims), (*NOTES, *notes))

@@ -19,7 +19,9 @@ class CruxReleased(Route):
 
     def route(self, view: RouteView, state: State) -> Routing:
         """Paths of all jobs, anew."""
-        order = sorted(view.jobs.values(), key=lambda job: -(job.iteration_s * (len(job.view.gpus) or job.view.job.gpus)))
+        order = sorted(
+            view.jobs.values(), key=lambda job: -(job.iteration_s * (len(job.view.gpus) or job.view.job.gpus))
+        )
         flows = [0] * len(view.cluster.topology.links)
         found = dict[str, Routes]()
         for job in order:

@@ -35,8 +35,8 @@ SYSTEMS = {
 
 
 def scenario(tors: int = 16, per_tor: int = 64, spines: int = 16) -> dict[str, Any]:
-    """The cluster. Neighbours in a block talk at the speed of a port, as they do through the leaf. The jobs are drawn by
-    jobs.py; what stands here of them is not used."""
+    """The cluster. Neighbours in a block talk at the speed of a port, as they do through the leaf. The jobs are drawn
+    by jobs.py; what stands here of them is not used."""
     return {
         "cluster": {
             "topology": "leaf-spine", "racks": tors, "servers_per_rack": per_tor // 8, "gpus_per_server": 8,
