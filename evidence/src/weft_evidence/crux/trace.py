@@ -12,6 +12,7 @@ import heapq
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def has_trace() -> bool:
     return store is not None and (Path(store) / TRACE).is_file()
 
 
+@cache
 def rows(gpus: int = 2768) -> list[Row]:
     """The jobs of the trace, each on the first GPUs that are free when it comes."""
     from weft.workload.traces.reading import read
