@@ -20,13 +20,11 @@ ITERATIONS = 100, 1000
 RING = "one-ring"  # a single ring, over one NIC of each server
 MICROBATCHES = 8
 
-_KINDS = ("fsdp", "tp_dp", "pp", "moe")
-
 
 @dataclass(frozen=True)
 class JobType:
-    """A row of the table. `compute_s` is of one iteration; of one microbatch forward and backward for a pipeline; of one
-    layer for experts. `bytes` is what its ring (or rings) sums."""
+    """A row of the table. `compute_s` is of one iteration; of one microbatch forward and backward for a pipeline; of
+    one layer for experts. `bytes` is what its ring (or rings) sums."""
 
     name: str
     weight: int
@@ -49,12 +47,16 @@ class JobType:
         members = len(self.ranks(n)[0])
         return 2.0 * (members - 1) / members * self.bytes / LINE
 
+    @property
+    def steps(self) -> int:
+        """How often it computes in an iteration: microbatches, or layers of experts."""
+        return MICROBATCHES if self.kind == "pp" else max(1, len(self.exchanged))
+
     def nominal_s(self, n: int) -> float:
         """Seconds of an iteration by the generator's formula, which knows no bubble of a pipeline."""
         if self.kind == "pp":
-            return MICROBATCHES * (self.compute_s + 2.0 * self.exchanged[0] / LINE) + self.ring_s(n)
-        layers = max(1, len(self.exchanged))
-        return layers * self.compute_s + sum(self.exchanged) / n / LINE + self.ring_s(n)
+            return self.steps * (self.compute_s + 2.0 * self.exchanged[0] / LINE) + self.ring_s(n)
+        return self.steps * self.compute_s + sum(self.exchanged) / n / LINE + self.ring_s(n)
 
     def alone_s(self, n: int) -> float:
         """Seconds of an iteration alone: for a pipeline with its bubble (GPipe)."""
@@ -126,7 +128,7 @@ def gpu_s() -> float:
 def state_s() -> float:
     """Seconds in which a moved worker sends its state: as many bytes as in one iteration. Over the mix, since a run has
     one price for all."""
-    return mean(lambda kind, n: kind.nominal_s(n) - kind.compute_s * max(1, len(kind.exchanged) * (kind.kind == "moe")) - (MICROBATCHES - 1) * kind.compute_s * (kind.kind == "pp"))  # fmt: skip
+    return mean(lambda kind, n: kind.nominal_s(n) - kind.steps * kind.compute_s)
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class Drawn:
 
 def draw(seed: int, load: float, gpus: int, jobs: int) -> list[Drawn]:
     """The jobs of a run."""
-    chance = random.Random(seed)  # noqa: S311 - the generator's own
+    chance = random.Random(seed)
     clock, rate, found = 0.0, load * gpus / gpu_s(), []
     weights = list(accumulate(kind.weight for kind in TYPES))
     for _ in range(jobs):
@@ -160,6 +162,7 @@ def seed_of(load: float, repetition: int) -> int:
 def jobs_of(drawn: list[Drawn]) -> list[Job]:
     """The same as weft has them; a stopped job goes on at its last iteration."""
     return [
-        Job(f"{i}", one.arrival_us / 1e6, one.gpus, one.iterations, {one.gpus: BY_NAME[one.kind].profile(one.gpus)}, one.kind)
+        Job(f"{i}", one.arrival_us / 1e6, one.gpus, one.iterations, {one.gpus: profile}, one.kind)
         for i, one in enumerate(drawn)
-    ]  # fmt: skip
+        for profile in [BY_NAME[one.kind].profile(one.gpus)]
+    ]
