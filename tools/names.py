@@ -23,6 +23,7 @@ BASES = {
     "weft.planners": "weft.policies.planners.base",
     "weft.interleave": "weft.policies.interleave.base",
     "weft.pace": "weft.policies.pace.base",
+    "weft.route": "weft.policies.route.base",
 }
 OTHERS = """\
 Other entry points: `weft.costs`, a `weft.network.cost.CostModel`; `weft.worlds`, a real cluster for `weft serve`

@@ -24,12 +24,13 @@ PAGES = Path(__file__).resolve().parent.parent / "docs" / "baselines"
 QUESTIONS = {
     "order": "Order: who goes next, who gives way?", "place": "Place: on which GPUs?",
     "planners": "Planners: order and place at once", "interleave": "Interleave: when does communication start?",
-    "pace": "Pace: which transfers run now, how fast?",
+    "pace": "Pace: which transfers run now, how fast?", "route": "Route: over which of several equal paths?",
 }  # fmt: skip
 CAN = {
     "shares_gpus": "puts several jobs on a GPU", "reserves": "keeps GPUs for jobs that others pass",
     "dedicated": "wants a cluster for each job", "resizes": "changes how many GPUs a job has",
     "shifts": "shifts communication in time", "holds_back": "makes transfers wait",
+    "splits": "splits flows over paths", "moves": "changes paths of jobs that run",
     "natural": "is what real senders do",
 }  # fmt: skip
 

@@ -30,7 +30,7 @@ else; numbers that are not defined are null. Exit codes: 0 done; 2 something in 
 one line that says what and how to mend it; 1 a bug in weft (`WEFT_DEBUG=1` shows the traceback); 130
 interrupted.
 
-Wherever there is `--stack NAME`, `--order`, `--place`, `--interleave` and `--pace` replace one layer of that
+Wherever there is `--stack NAME`, `--order`, `--place`, `--interleave`, `--pace` and `--route` replace one layer of that
 stack (`--place first-fit`); a combination that cannot work is refused with the reason.
 
 Compiled kernels are kept in `~/.cache/weft` (`WEFT_CACHE_DIR` moves them), one folder per version of their

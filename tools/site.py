@@ -49,6 +49,7 @@ PYTHON = {
     "Joint planners": ("weft.policies.planners.base", "weft.policies.planners.base", "Planner"),
     "Interleave": ("weft.policies.interleave.base", "weft.policies.interleave.base", "Interleave Pick"),
     "Pace": ("weft.policies.pace.base", "weft.policies.pace.base", "Pace Admission"),
+    "Route": ("weft.policies.route.base", "weft.policies.route.base", "Route Routing"),
     "Conformance": (
         "weft.testing",
         "weft.testing.check_policies",

@@ -13,7 +13,7 @@ from weft.policies.pace.rates import Demand
 from weft.sim.compiled.state import FOREIGN, MISSED, rate_unit
 from weft.sim.engine import EngineSpec, Usage
 from weft.sim.engine.layout import Pool
-from weft.sim.engine.program import Program, whole_units
+from weft.sim.engine.program import LinkUnits, Program
 from weft.sim.engine.ruled import Ruled
 
 
@@ -91,6 +91,24 @@ class ReferenceEngine:
 
     def set_gate(self, row: int, gate: Gate | None) -> None:
         self.jobs[row].gate, self.jobs[row].gate_last = gate, math.inf
+
+    def reroute(self, row: int, program: Program) -> None:
+        """A running job goes over other links. What a transfer has sent stays booked where it went, so its new links
+        begin with as much less."""
+        job, now = self.jobs[row], self.now
+        left = {n.index: max(n.bytes_left(now), 0.0) for n in job.nodes if n.sends}
+        for n in job.nodes:
+            if n.sends:
+                self._end_transfer(n, n.spec.amount - left[n.index])
+        for n, spec, laid in zip(job.nodes, program.specs, program.nodes, strict=True):
+            n.spec, n.alone, n.demand, n.limit = spec, float(laid["alone"]), int(laid["limit"]), int(laid["limit"])
+            if n.index in left:
+                n.state, n.remaining, n.mark, n.rate = "active", left[n.index], now, 0.0
+                n.event = math.inf
+                self._occupy(n)
+                for link, count in spec.links:
+                    self.bytes[link] -= (spec.amount - left[n.index]) * count
+        job.program, self._moved = program, True
 
     def iterations_done(self, row: int) -> int:
         return self.jobs[row].done
@@ -222,14 +240,17 @@ class ReferenceEngine:
     def _first_byte(self, node: RefNode) -> None:
         node.state, node.remaining, node.mark, node.rate = "active", node.spec.amount, self.now, None
         self._moved = True
-        for link in dict(node.spec.links):
-            if not any(link in dict(n.spec.links) for n in self.flowing() if n is not node):
-                self._busy_since[link] = self.now
+        self._occupy(node)
         if node.spec.amount <= 0.0 or node.alone == math.inf:
             self._ended.append(node)
         elif self.ruled is not None and node.spec.links and node.job.uid < FOREIGN:
             node.ruled, node.since, node.demand, node.units = True, self.now, 0, -1
             self._stirred = True
+
+    def _occupy(self, node: RefNode) -> None:
+        for link in dict(node.spec.links):
+            if not any(link in dict(n.spec.links) for n in self.flowing() if n is not node):
+                self._busy_since[link] = self.now
 
     def _end_transfer(self, node: RefNode, sent: float) -> None:
         was_flowing = node.state == "active"
@@ -325,14 +346,14 @@ class ReferenceEngine:
     def _solve(self) -> None:
         """Find every rate; a transfer whose rate stays the same is left alone, to the last bit."""
         nodes = self.flowing()
-        unit = rate_unit(self.spec.capacity)
+        units = LinkUnits.of(self.spec.capacity, self.spec.finest)
         sharers = {id(n): Sharer(dict(n.spec.links), n.demand, n.claim, n.level) for n in nodes}
         for n in nodes:
             leads = [n.job.nodes[lead] for lead, tight in n.tight.items() if tight]
             sharers[id(n)].level_with = [sharers[id(x)] for x in leads if x.state == "active"]
             sharers[id(n)].stalled = any(x.state not in ("active", "done") for x in leads)
         if self.spec.sharing == "max-min":
-            max_min(list(sharers.values()), [whole_units(float(c), unit) for c in self.spec.capacity])
+            max_min(list(sharers.values()), units.of_link)
         for n in nodes:
             rate = self._rate(n, sharers[id(n)])
             if rate != n.rate:
@@ -352,7 +373,7 @@ class ReferenceEngine:
     def _rate(self, node: RefNode, sharer: Sharer) -> float:
         if self.spec.sharing == "max-min":
             node.units = sharer.rate
-            return sharer.rate * rate_unit(self.spec.capacity)
+            return sharer.rate * rate_unit(self.spec.capacity, self.spec.finest)
         if self.spec.sharing == "k-way" and node.spec.links:
             there = [dict(n.spec.links) for n in self._admitted()]
             k = max(sum(link in links for links in there) for link, _ in node.spec.links)

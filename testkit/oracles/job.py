@@ -89,6 +89,11 @@ class RefNode:
     def is_transfer(self) -> bool:
         return self.spec.kind == TRANSFER
 
+    @property
+    def sends(self) -> bool:
+        """Whether it is a transfer whose bytes are under way."""
+        return self.is_transfer and self.state == "active"
+
     def bytes_left(self, now: float) -> float:
         """What each flow still has to send."""
         if self.state != "active" or self.rate is None:

@@ -11,6 +11,7 @@ from weft.errors import DecisionError, StackError
 from weft.model import Decision, Finished, Gate, Hold, NodeDown, SetGate, Start, Started, Stop, Submitted
 from weft.model.view import Fact
 from weft.policies.planners.base import Planner
+from weft.policies.route.base import Ecmp
 from weft.stacks import resolve
 from weft.testing import EVERYTHING, ToyWorld, toy_cluster, toy_job
 from weft.testing.probes import Fixed, OneAtATime, Shift
@@ -129,6 +130,7 @@ CASES: list[tuple[str, Planner | Stack, Capabilities]] = [
     ("changes the number of GPUs", Fixed({}, resizes=True), replace(EVERYTHING, resizing=False)),
     ("more GPUs on one server than on another", Fixed({}), replace(EVERYTHING, uneven=False)),
     ("cannot gate a job", Stack("x", Fixed({}), Shift(1.0)), replace(EVERYTHING, shifts=False)),
+    ("leaves that to the network", Stack("x", Fixed({}), route=Ecmp(8)), replace(EVERYTHING, routes=False)),
     ("leaves that to the network", Stack("x", Fixed({}), pace=OneAtATime()), replace(EVERYTHING, pacing=False)),
 ]
 

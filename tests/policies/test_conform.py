@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from weft.stacks.registry import make
-from weft.testing import check_order, check_pace, check_place
+from weft.testing import check_order, check_pace, check_place, check_route
 from weft.testing.check_policies import WORKLOADS
 from weft.testing.toy import DOMAINS, UNEQUAL
 
@@ -26,6 +26,9 @@ CASES: list[tuple[Callable[..., None], str, Iterable[int] | None, str]] = [
         "nw-sens nw-sens:5 nw-sens:together nw-sens:together@5 nw-sens:staying",
     ),
     (check_order, "order", (0, 1, DOMAINS, UNEQUAL), "nw-sens:together@staying@5 time-slice time-slice:30"),
+    (check_route, "route", (0, 1, DOMAINS, UNEQUAL), "ecmp ecmp:8 spray least-loaded least-loaded:bytes"),
+    (check_route, "route", (0, 1, DOMAINS), "adaptive adaptive:every=700ms crux crux:flows"),
+    (check_route, "route", (0, 1, DOMAINS), "edge-colouring sglb"),
     (check_place, "place", WORKLOADS, "best-fit first-fit first-fit:shared random random:shared"),
     (
         check_place,

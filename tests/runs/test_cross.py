@@ -26,8 +26,8 @@ TINY: dict[str, Any] = {
 def test_ranked_with_reasons() -> None:
     plans: list[tuple[int, int, int]] = []
     found = cross(
-        TINY, [3, 4], order=["fifo,srsf"], place=["first-fit", "lwf"], pace=["fair,adadual,flow"], workers=1,
-        on_plan=lambda *n: plans.append(n),
+        TINY, [3, 4], order=["fifo,srsf"], place=["first-fit", "lwf"], interleave=["none,cassini"],
+        pace=["fair,adadual,flow"], workers=1, on_plan=lambda *n: plans.append(n),
     )  # fmt: skip
     ranked = found.to_dict()
     # of 2 x 2 x 2 x 3: cassini with lwf (6, 2 of them with adadual) and with adadual on first-fit (2)

@@ -69,6 +69,24 @@ def test_srsf_is_what_it_says() -> None:
     assert describe("srsf") == {"order": "srsf", "place": "best-fit", "interleave": "none", "pace": "fair"}
 
 
+@pytest.mark.parametrize(
+    ("written", "name", "route"),
+    [
+        ("srsf/delay/none/fair/spray", "srsf/delay/none/fair/spray", "spray"),
+        ("srsf/delay/none/fair/ecmp", "srsf/delay/none/fair", "ecmp"),
+        ("srsf/delay", "srsf/delay/none/fair", "ecmp"),
+        ("themis/none/fair/ecmp:8", "themis/none/fair/ecmp:8", "ecmp:8"),
+        ("dally[route=least-loaded:bytes]", "dally[route=least-loaded:bytes]", "least-loaded:bytes"),
+        ("srsf[pace=flow:slot=30ms,delay=6ms,route=spray]", "srsf[pace=flow:slot=30ms,delay=6ms,route=spray]", "spray"),
+    ],
+)
+def test_the_fifth_layer(written: str, name: str, route: str) -> None:
+    """A name can be given again, and what existed before routes keeps its own."""
+    stack = resolve(written)
+    assert (stack.name, stack.route.name) == (name, route)
+    assert resolve(stack.name).route.name == route
+
+
 def test_layers_can_be_replaced() -> None:
     stack = resolve("srsf", place="first-fit", pace="single")
     assert layers(stack) == ("srsf/first-fit", "none", "single")
@@ -134,7 +152,10 @@ def test_a_joint_planner_has_no_order_or_place_to_replace(layer: str) -> None:
         ({"name": "srsff"}, "there is no stack srsff; did you mean srsf"),
         ({"name": "srsf+shifti"}, "there is no interleave shifti; did you mean shifty"),
         ({"name": "srsf", "place": "firstfit"}, "there is no place firstfit; did you mean first-fit"),
-        ({"name": "srsf", "place": "x"}, "known are affinity, best-fit, dealt, delay, elasticflow, even, first-fit"),
+        (
+            {"name": "srsf", "place": "x"},
+            "known are affinity, arnold, best-fit, dealt, delay, elasticflow, even, first-fit",
+        ),
         ({"name": "srsf", "place": "dealtt"}, "there is no place dealtt; did you mean dealt"),
         ({"name": "srsf", "place": "dealt"}, "dealt stands before a place; write dealt:PLACE, as in dealt:best-fit"),
         ({"name": "srsf", "place": "dealt:"}, "dealt stands before a place; write dealt:PLACE"),
@@ -211,9 +232,9 @@ def test_a_layer_of_a_stack_written_by_layers_is_replaced_in_its_name() -> None:
     ("name", "text"),
     [
         ("srsf/dellay/none/fair", "there is no place dellay; did you mean delay"),
-        ("srsf/delay/", "write order/place/interleave/pace, or planner/interleave/pace"),
-        ("/delay", "write order/place/interleave/pace, or planner/interleave/pace"),
-        ("srsf/delay/none/fair/fair", "write order/place/interleave/pace, or planner/interleave/pace"),
+        ("srsf/delay/", "write order/place/interleave/pace/route, or planner/interleave/pace/route"),
+        ("/delay", "write order/place/interleave/pace/route, or planner/interleave/pace/route"),
+        ("srsf/delay/none/fair/ecmp/fair", "write order/place/interleave/pace/route, or planner/interleave/pace/route"),
         ("srrsf/delay", "there is no order srrsf; did you mean srsf"),
     ],
 )

@@ -44,7 +44,9 @@ def compare(
         list[str] | None, typer.Option("--interleave", help=f"Replace every stack's interleave; {_ALL}")
     ] = None,
     pace: Annotated[list[str] | None, typer.Option("--pace", help=f"Replace every stack's pace; {_ALL}")] = None,
-    route: Annotated[list[str] | None, typer.Option("--route", help=f"Replace every stack's route; {_ALL}")] = None,
+    route: Annotated[
+        list[str] | None, typer.Option("--route", help=f"Replace every stack's route; {_ALL[:-1]} (default: ecmp).")
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every admissible combination of the layers' policies, ranked.")
     ] = False,

@@ -50,6 +50,5 @@ def _stack_table(known: dict[str, dict[str, str]]) -> Any:
     for column in table.columns:
         column.overflow, column.no_wrap = "fold", column.header != "what it is"
     for name, layers in known.items():
-        texts = [text for layer, text in layers.items() if (layer, text) != ("route", "ecmp") and layer != "about"]
-        table.add_row(name, "/".join(texts), layers["about"])
+        table.add_row(name, "/".join(text for layer, text in layers.items() if layer != "about"), layers["about"])
     return table

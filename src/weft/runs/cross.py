@@ -100,7 +100,8 @@ def cross(
     on_progress: Progress | None = None,
     on_compile: Say | None = None,
 ) -> Cross:
-    """Run every admissible combination of the given policies (of a layer that is not given: all of them).
+    """Run every admissible combination of the given policies (of a layer that is not given: all of them, and of
+    routes ECMP).
 
     Ratios refer to the scenario's own stack where that is among them, else to the first. `on_plan` is told how many
     combinations there are, how many are left out, and how many runs that makes, before the first one; `on_estimate`
@@ -175,7 +176,7 @@ class Objections:
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self.of = build(scenario, seed)
-        self._paced: dict[tuple[bool, str], str] = {}
+        self._paced: dict[tuple[bool, str, str], str] = {}
 
     def to(self, stack: Stack, pace: str) -> None:
         """Raise StackError if the stack cannot run."""
@@ -184,14 +185,16 @@ class Objections:
         refuse(stack, world)
         if stack.interleave.shifts:
             world.estimates.check_traffic()
-        if (shared, pace) not in self._paced:
+        key = (shared, pace, stack.route.name)
+        if key not in self._paced:
             try:
+                world.set_route(stack.route)
                 world.set_pace(stack.pace)
-                self._paced[shared, pace] = ""
+                self._paced[key] = ""
             except StackError as error:
-                self._paced[shared, pace] = str(error)
-        if self._paced[shared, pace]:
-            raise StackError(self._paced[shared, pace])
+                self._paced[key] = str(error)
+        if self._paced[key]:
+            raise StackError(self._paced[key])
 
 
 def _layers(stack: Stack) -> tuple[str, ...]:

@@ -56,6 +56,12 @@ STACKS: dict[str, dict[str, str]] = {
     "titan-defrag": {"order": "defrag", "place": "titan"},
     "elasticflow": {"place": "elasticflow"},
     "hived": {"place": "hived"},
+    "crux": {"pace": "crux", "route": "crux"},
+    "monkeytree": {"planner": "monkeytree", "route": "edge-colouring"},
+    "foresight": {"interleave": "foresight", "route": "edge-colouring"},
+    "mltcp": {"pace": "mltcp"},
+    "arnold": {"place": "arnold"},
+    "sglb": {"route": "sglb"},
 }
 
 # name: what it is, in a line
@@ -89,6 +95,12 @@ ABOUT: dict[str, str] = {
     "titan-defrag": "Titan that also moves jobs together",
     "elasticflow": "ElasticFlow's placement as Titan compares with it: best fit for powers of two",
     "hived": "HiveD's placement as Titan compares with it: fragments first, split freely",
+    "crux": "Crux: who computes most per second on its busiest link goes first, in paths and levels (SIGCOMM '24)",
+    "monkeytree": "MonkeyTree: jobs move so that few rings cross a rack, and each ring has a spine of its own (2026)",
+    "foresight": "Foresight: a delay before each iteration, planned ahead, without its caps on rates (IFIP '25)",
+    "mltcp": "MLTCP: a job's share grows with what it has sent of its iteration (HotNets '24)",
+    "arnold": "Arnold: one large job on the fewest minipods, pipelines kept together, without reservation (2025)",
+    "sglb": "SGLB: flows hashed over the less loaded half of the paths (SIGCOMM '25)",
     "ideal": "a bound: every job has a cluster of its own",
     "pollux": "Pollux: goodput decides sizes and places of elastic jobs (OSDI '21)",
     "random": "any job anywhere: a floor to compare with",
@@ -98,7 +110,8 @@ ABOUT: dict[str, str] = {
 # name: the layer that a parameter of the stack is handed on to
 _PARAMETERS = {
     "ada-srsf": "pace", "ada-srsf-whole": "pace", "gandiva": "order", "gandiva-packing": "order", "tiresias": "order",
-    "tiresias-queues": "order", "tiresias-racks": "order", "titan": "place",
+    "tiresias-queues": "order", "tiresias-racks": "order", "titan": "place", "crux": "pace", "monkeytree": "planner",
+    "foresight": "interleave", "mltcp": "pace", "arnold": "place",
 }  # fmt: skip
 
 DEFAULT = {"order": "fifo", "place": "best-fit", "interleave": "none", "pace": "fair", "route": "ecmp"}
@@ -131,7 +144,7 @@ def resolve(
     given = {"order": order, "place": place, "interleave": interleave, "pace": pace, "route": route}
     asked |= {layer: text for layer, text in given.items() if text is not None}
     replaced = {layer: asked[layer] for layer in DEFAULT if layer in asked}
-    layers = {**describe(name), **replaced} if name is not None else {**DEFAULT, **replaced}
+    layers = {**_described(name), **replaced} if name is not None else {**DEFAULT, **replaced}
     if "planner" in layers:
         for layer in ("order", "place"):
             if layer in replaced:
@@ -152,17 +165,21 @@ def resolve(
 
 
 def describe(name: str) -> dict[str, str]:
-    """Layer by layer, the policies that a stack's name stands for."""
+    """Layer by layer, the policies that a stack's name stands for; ECMP's routes go without saying, as in names."""
+    return {layer: text for layer, text in _described(name).items() if (layer, text) != ("route", DEFAULT["route"])}
+
+
+def _described(name: str) -> dict[str, str]:
     name, changes = _split(name)
     if changes:
-        return {**describe(name), **changes}
+        return {**_described(name), **changes}
     if (spelled := _layers_of(name)) is not None:
         return spelled
     base, plus, interleave = name.rpartition("+")
     if plus:
         if "+" in base:
             raise StackError(f"stack {name}: it names two interleaves; keep one of them")
-        return {**describe(base), "interleave": interleave}
+        return {**_described(base), "interleave": interleave}
     base, colon, parameter = name.partition(":")
     if name in STACKS:
         layers = STACKS[name]
@@ -170,7 +187,7 @@ def describe(name: str) -> dict[str, str]:
         layer = _PARAMETERS[base]
         layers = {**STACKS[base], layer: f"{STACKS[base][layer]}:{parameter}"}
         try:
-            make(layer, layers[layer])
+            make("planners" if layer == "planner" else layer, layers[layer])
         except StackError as error:  # it names the policy, which a user of the stack has not written
             raise StackError(f"stack {name}: {error}") from error
     elif name.partition(":")[0] in policy_names("planners") or is_planner(name):

@@ -94,15 +94,15 @@ def policies_in(layer: str, texts: Sequence[str]) -> list[str]:
 
 
 def combinations(chosen: Mapping[str, Sequence[str]]) -> Iterator[Combination]:
-    """Every combination, admissible or not, of the chosen policies; layers that are left out are tried whole.
+    """Every combination, admissible or not, of the chosen policies; layers that are left out are tried whole, but for
+    routes: each would multiply them all, and most clusters have one path between two servers.
 
     Where orders or places are chosen and planners are not, there are no joint planners, and the other way round.
     """
     layered = bool(chosen.get("order") or chosen.get("place"))
     joint = bool(chosen.get("planners"))
-    of = {
-        layer: list(chosen.get(layer) or policies(layer)) for layer in ("order", "place", "interleave", "pace", "route")
-    }
+    of = {layer: list(chosen.get(layer) or policies(layer)) for layer in ("order", "place", "interleave", "pace")}
+    of["route"] = list(chosen.get("route") or ["ecmp"])
     planners = list(chosen.get("planners") or ([] if layered else policies("planners")))
     if layered or not joint:
         for order, place, interleave, pace, route in product(*of.values()):

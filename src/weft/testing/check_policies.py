@@ -28,7 +28,7 @@ from weft.policies.place.base import Place
 from weft.policies.place.best_fit import BestFit
 from weft.policies.planners.base import Planner
 from weft.testing.toy import ToyWorld, toy_cluster, toy_job, workload
-from weft.testing.watch import WatchedInterleave, WatchedOrder, WatchedPlace, WatchedPlanner, require
+from weft.testing.watch import Watch, WatchedInterleave, WatchedOrder, WatchedPlace, WatchedPlanner, require
 
 WORKLOADS = range(8)
 _MAX_CYCLES = 20_000
@@ -50,7 +50,7 @@ def check_order(make: Callable[[], Order], workloads: Iterable[int] = WORKLOADS)
     those with a higher priority have it first."""
     for number in workloads:
         watched = WatchedOrder(make)
-        _try(number, Stack(watched.name, Layered(watched, BestFit())), watched)
+        try_workload(number, Stack(watched.name, Layered(watched, BestFit())), watched)
     for scale in (5, 5000):  # jobs too short to be worth a restart, and jobs that are worth one
         _keeps_priorities(make(), scale)
 
@@ -60,7 +60,7 @@ def check_place(make: Callable[[], Place], workloads: Iterable[int] = WORKLOADS)
     with a shape too."""
     for number in workloads:
         watched = WatchedPlace(make)
-        _try(number, Stack(watched.name, Layered(Fifo(backfill=True), watched), OneOfThree()), watched)
+        try_workload(number, Stack(watched.name, Layered(Fifo(backfill=True), watched), OneOfThree()), watched)
     _starts_shapes(lambda: Layered(Fifo(backfill=True), make()), make().name)
 
 
@@ -72,14 +72,14 @@ def check_planner(make: Callable[[], Planner], workloads: Iterable[int] = WORKLO
     for number in workloads:
         for interleave in (NoInterleave(), OneOfThree()):
             watched = WatchedPlanner(make)
-            _try(number, Stack(watched.name, watched, interleave), watched)
+            try_workload(number, Stack(watched.name, watched, interleave), watched)
 
 
 def check_interleave(make: Callable[[], Interleave], workloads: Iterable[int] = WORKLOADS) -> None:
     """An interleave: one of the plans proposed, with gates only on tasks of placed jobs; pure; jobs still finish."""
     for number in workloads:
         watched = WatchedInterleave(make)
-        _try(number, Stack(watched.name, Layered(Fifo(backfill=True), BestFit()), watched), watched)
+        try_workload(number, Stack(watched.name, Layered(Fifo(backfill=True), BestFit()), watched), watched)
 
 
 def check_pace(make: Callable[[], Pace]) -> None:
@@ -139,10 +139,7 @@ def _starts_shapes(make: Callable[[], Planner], name: str) -> None:
         require(set(placed[0].values()) == {each}, f"{what} gets {sorted(placed[0].values())}")
 
 
-_Watched = WatchedOrder | WatchedPlace | WatchedPlanner | WatchedInterleave
-
-
-def _try(number: int, stack: Stack, watched: _Watched) -> None:
+def try_workload(number: int, stack: Stack, watched: Watch) -> None:
     """Run a workload to its end with a watched stack; the world knows no more than the stack says it needs."""
     work = workload(number, shapes=stack.planner.keeps_shapes)
     world = work.world(stack.needs, uneven=stack.planner.uneven)

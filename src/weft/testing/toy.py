@@ -2,8 +2,9 @@
 
 Jobs run at the speed of their estimate: an iteration takes its compute time, plus the time its messages take at
 `bytes_per_s` when the job is spread over several servers. Jobs never slow each other down, neither on a link nor on a
-shared GPU. Gates and pace are noted and change nothing. Starts and stops take `latency_s` (half to one and a half times
-that, at random) and starts fail at `failure_rate`; servers can be lost and jobs withdrawn by a script of events.
+shared GPU. Gates, pace and paths are noted and change nothing; what links carry is made up. Starts and stops take
+`latency_s` (half to one and a half times that, at random) and starts fail at `failure_rate`; servers can be lost and
+jobs withdrawn by a script of events.
 """
 
 from __future__ import annotations
@@ -14,21 +15,24 @@ from hashlib import blake2b
 from heapq import heappop, heappush
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.core.capabilities import Capabilities
 from weft.core.world import World
 from weft.model.cluster import Cluster
 from weft.model.events import Event, Failed, Finished, NodeDown, NodeUp, Started, Stopped, Submitted, Withdrawn
 from weft.model.job import Job
-from weft.model.plan import Decision, Gate, Placement, SetGate, Start, Stop
+from weft.model.plan import Decision, Gate, Placement, Routes, SetGate, SetRoutes, Start, Stop
 from weft.model.profile import Phase, Profile
+from weft.model.routes import Flow
 from weft.model.view import Estimate, Fact, Spread
+from weft.network.collectives import flows_of
 from weft.network.topologies import Machine, leaf_spine
 from weft.network.topologies.clos import Group
 from weft.policies.pace.base import Admission, Pace
 
 DOMAINS, UNEQUAL = 6, 7  # workloads on NVLink domains, and on servers of two types
-EVERYTHING = Capabilities(gpu_sharing=True, resizing=True, shifts=True, pacing=True, copies=True)
+EVERYTHING = Capabilities(gpu_sharing=True, resizing=True, shifts=True, pacing=True, copies=True, routes=True)
 
 
 def toy_cluster(
@@ -110,6 +114,7 @@ class ToyWorld(World):
         self.facts = facts
         self.admission: Admission | None = None
         self.gates: dict[str, Gate] = {}
+        self.routes: dict[str, Routes | None] = {}
         self.log: list[Event] = []
         self._latency_s, self._failure_rate, self._seed = latency_s, failure_rate, seed
         self._bytes_per_s = bytes_per_s
@@ -141,6 +146,15 @@ class ToyWorld(World):
         send_s = profile.message_bytes / self._bytes_per_s if spread.servers > 1 else 0.0
         return Estimate(profile.compute_s + send_s, profile.compute_s)
 
+    def flows(self, job: Job, gpus: Placement) -> tuple[Flow, ...]:
+        """Those of rings, without a job's own hash."""
+        return flows_of(job.profiles[len(gpus)], gpus, self.cluster, "ring")
+
+    def carried(self) -> npt.NDArray[np.float64]:
+        """As if each link had always carried a part of what it can, drawn by its number."""
+        parts = np.array([self._lot(link.id, "carried") for link in self.cluster.topology.links])
+        return self._now * parts * self.cluster.topology.capacity
+
     # What the loop does
 
     def set_pace(self, pace: Pace) -> None:
@@ -156,6 +170,8 @@ class ToyWorld(World):
                     known += self._request(self._assign(decision), "start")
                 case Stop():
                     known += self._request(self._assigned[decision.job], "stop")
+                case SetRoutes():
+                    self.routes[decision.job] = decision.routes
                 case SetGate(gate=None):
                     self.gates.pop(decision.job, None)
                 case SetGate(gate=Gate() as gate):
@@ -188,6 +204,7 @@ class ToyWorld(World):
         iteration_s = self.estimate(job, len(start.gpus), Spread.of(self.cluster, start.gpus)).iteration_s
         self._assignments += 1
         self._assigned[job.id] = _Assignment(job, start.gpus, iteration_s, self._saved[job.id], self._assignments)
+        self.routes[job.id] = start.routes
         if start.gate is not None:
             self.gates[job.id] = start.gate
         return self._assigned[job.id]

@@ -39,8 +39,8 @@ def require(condition: bool, text: str) -> None:
         raise AssertionError(text)
 
 
-class _Watch:
-    """The base of all four watchers: it asks three times, and the core's table must not change.
+class Watch:
+    """The base of all watchers: it asks three times, and the core's table must not change.
 
     `says` are the attributes in which a policy of the layer says what it does.
     """
@@ -113,7 +113,7 @@ class _Watch:
         return jobs, queues, dict(table.placements), dict(table.demand), _arrays(offer)
 
 
-class WatchedOrder(_Watch, Order):
+class WatchedOrder(Watch, Order):
     """An order under observation."""
 
     says = ("resizes",)
@@ -144,7 +144,7 @@ class WatchedOrder(_Watch, Order):
         return ranking
 
 
-class WatchedPlace(_Watch, Place):
+class WatchedPlace(Watch, Place):
     """A place under observation."""
 
     says = ("shares_gpus", "names_gpus", "uneven")
@@ -190,7 +190,7 @@ class WatchedPlace(_Watch, Place):
             require(len(set(view.cluster.counts(given).values())) == 1, f"{which}: uneven, which it says it never is")
 
 
-class WatchedPlanner(_Watch, Planner):
+class WatchedPlanner(Watch, Planner):
     """A planner under observation."""
 
     says = ("shares_gpus", "names_gpus", "uneven", "resizes", "keeps_shapes", "unequal")
@@ -228,7 +228,7 @@ class WatchedPlanner(_Watch, Planner):
             require(bool(decision.reason) or isinstance(decision, SetGate), f"{self.what} gives no reason: {decision}")
 
 
-class WatchedInterleave(_Watch, Interleave):
+class WatchedInterleave(Watch, Interleave):
     """An interleave under observation."""
 
     says = ("candidates", "shifts")

@@ -10,7 +10,8 @@ from weft.results.run import RunResult
 
 PACES = (
     "flow", "flow:host-only", "flow:quantised", "flow:fill", "flow:pauses,leaves=40%", "mcs",
-    "ccml", "pcc", "pcc:vivace", "priority", "shortest", "tcp:cubic", "tcp:bbr", "tcp:dctcp", "tcp:ideal-reno", "equal",
+    "ccml", "crux", "mltcp", "pcc", "pcc:vivace", "priority", "shortest", "tcp:cubic", "tcp:bbr", "tcp:dctcp",
+    "tcp:ideal-reno", "equal",
 )  # fmt: skip
 PLANS = (
     ("fifo", "first-fit"), ("srsf:preemptive", "best-fit"), ("las", "skew"), ("nw-sens", "delay"),

@@ -108,6 +108,10 @@ def run(
     slot_ms: Annotated[
         float | None, typer.Option("--slot-ms", min=1, max=1000, help="Length of the agents' slots (default: 60).")
     ] = None,
+    route: Annotated[
+        str | None,
+        typer.Option("--route", metavar="NAME", help="Run the jobs once more on the paths that a policy chooses."),
+    ] = None,
     shift: Annotated[
         bool, typer.Option("--shift", help="Shift the jobs so that they communicate one after another.")
     ] = False,
@@ -136,8 +140,10 @@ def run(
 
     A job is a model of the zoo, whose iteration is replayed on real sockets, or a command in quotes (a PyTorch DDP
     script, say), with one process on each server, which writes the times of its iterations to the file that WEFT_LOG
-    names. With --shift the jobs run once more, so that they communicate one after another, and with --pace once more,
-    paced by agents. Flows of others (--foreign) run beside the jobs, but not beside a job that is alone.
+    names. With --route the jobs first share the network on the paths that ECMP's hash gives them, and then run once
+    more on those that the policy chooses. With --shift they run once more, so that they communicate one after another,
+    and with --pace once more, paced by agents. Flows of others (--foreign) run beside the jobs, but not beside a job
+    that is alone.
 
     Example: weft testbed run cluster.toml --job vgg16@s0,s2 --job vgg16@s1,s3 --pace priority --slot-ms 10
     """
@@ -150,7 +156,7 @@ def run(
     others = [_pair(cluster, "--foreign", text) for text in foreign or []]
     if slot_ms is not None and not pace and not outside:
         raise InputError("--slot-ms: no agents run; add --pace, or --shift --outside")
-    settings = Settings(iterations, pace, (slot_ms or 60) / 1e3, shift, outside, jitter, others, patience or 60)
+    settings = Settings(iterations, pace, (slot_ms or 60) / 1e3, shift, outside, jitter, others, patience or 60, route)
     jobs = [_job(cluster, n, text) for n, text in enumerate(job)]
     if patience is not None and all(isinstance(what, str) for _, what, _ in jobs):
         raise InputError("--patience: no job is a command; leave it out")

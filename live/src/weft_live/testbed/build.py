@@ -19,7 +19,7 @@ from weft.errors import InputError
 from weft_live.agent.namespaces import cookie, inside, new_namespace, refine
 from weft_live.testbed import dctcp
 from weft_live.testbed.packets import Marks, attach
-from weft_live.testbed.plan import Blueprint
+from weft_live.testbed.plan import Blueprint, Forwarding
 
 BURST_BYTES, QUEUE_BYTES = 64 * 1024, 256 * 1024
 _ENTER, _WARDEN = (Path(__file__).with_name(name) for name in ("enter.py", "warden.py"))
@@ -93,6 +93,7 @@ class Testbed:
     def __init__(self, blueprint: Blueprint, links: Links | None = None) -> None:
         refuse()
         self.blueprint, self.links = blueprint, links or Links()
+        self._table: Forwarding = blueprint.forwarding
         known, asked = set(controls()), {self.links.control, *self.links.routes.values()}
         for control in sorted(asked - known - {*dctcp.OWN}):
             raise InputError(f"testbed: this kernel has no {control}; it has {', '.join(sorted(known))}")
@@ -169,6 +170,26 @@ class Testbed:
             return {}
 
         return inside(self._files[place], look)
+
+    def forward(self, table: Forwarding) -> None:
+        """From now on switches forward like this; frames that are under way may be lost."""
+        old, self._table = self._table, table
+
+        def change() -> None:
+            from pyroute2 import IPRoute
+
+            with IPRoute() as ip:
+                index = {name: ip.link_lookup(ifname=name)[0] for name, place in self._interfaces.values() if not place}
+                for (switch, mac), onwards in table.items():
+                    was = old.get((switch, mac))
+                    if was == onwards:
+                        continue
+                    how = {"lladdr": mac, "flags": _MASTER}
+                    if was is not None:
+                        ip.fdb("del", ifindex=index[self._interfaces[switch, was][0]], **how)
+                    ip.fdb("add", ifindex=index[self._interfaces[switch, onwards][0]], state=_STATIC, **how)
+
+        inside(self._files[""], change)
 
     def close(self) -> None:
         """End what runs here and let go of the namespaces."""

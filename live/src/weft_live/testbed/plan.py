@@ -7,6 +7,7 @@ factor, so that times stay what they are on the real cluster.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from weft.errors import InputError
@@ -15,6 +16,7 @@ from weft.model.cluster import Cluster
 MOST_RATE = 100e6  # bytes per second of a link that two cores still carry faithfully (800 Mbit/s)
 _MOST_HOSTS = 250
 _NETWORK = "10.77"
+Forwarding = Mapping[tuple[str, str], str]  # switch and MAC of a host: the neighbour that is next
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,12 @@ class Cable:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """See the module. `forwarding` says for a switch and a host's MAC which neighbour is next."""
+    """See the module."""
 
     hosts: tuple[Host, ...]
     switches: tuple[str, ...]
     cables: tuple[Cable, ...]
-    forwarding: dict[tuple[str, str], str]
+    forwarding: Forwarding
     scale: float
 
     def host(self, server: int) -> Host:

@@ -1,4 +1,5 @@
-"""Trials: jobs on a fresh testbed, each alone, then all together, then shifted and then paced if that was asked for."""
+"""Trials: jobs on a fresh testbed, each alone, then all together, then on chosen paths, shifted and paced if that was
+asked for."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from weft_live.agent.control import Control
 from weft_live.agent.plane import steers
 from weft_live.testbed.build import Links, Testbed
 from weft_live.testbed.jobs import Replay, Script, Timing, foreign, overlap, play
-from weft_live.testbed.plan import Blueprint
+from weft_live.testbed.plan import Blueprint, Forwarding
+from weft_live.testbed.routing import choose, forwarding
 
 Job = tuple[str, "str | Profile | tuple[str, ...]", tuple[int, ...]]  # name; model, profile or command; servers
 Gates = Sequence[Mapping[str, float] | None]
@@ -44,16 +46,18 @@ class Settings:
     jitter: float = 0.0
     foreign: Sequence[tuple[int, int]] = field(default_factory=tuple)
     patience_s: float = 60.0
+    route: str | None = None
 
     @property
     def phases(self) -> list[str]:
         """What follows when each job has run alone."""
-        return ["together", *(["shifted"] if self.shift else []), *(["paced"] if self.pace else [])]
+        routed = ["routed"] if self.route else []
+        return ["together", *routed, *(["shifted"] if self.shift else []), *(["paced"] if self.pace else [])]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """By phase (alone, together, shifted, paced): what the logs of jobs say, and the bytes per second that each
+    """By phase (alone, together, routed, shifted, paced): what the logs of jobs say, and the bytes per second that each
     flow of others handed over (alone: without any job)."""
 
     phases: Mapping[str, Mapping[str, Timing]]
@@ -112,6 +116,8 @@ def refuse_trial(cluster: Cluster, plan: Blueprint, jobs: Sequence[Job], setting
         raise InputError("--shift: one job alone has nobody to make way for; give two jobs or more")
     if settings.outside and not settings.shift:
         raise InputError("--outside says how --shift is carried out; add --shift")
+    if settings.route is not None:
+        _table(cluster, plan, jobs, settings.route)
     if settings.pace is not None and not steers(_pace(settings.pace, settings.slot_s)):
         raise InputError(
             f"--pace {settings.pace}: senders do that by themselves, so agents have nothing to do; leave it out "
@@ -125,6 +131,8 @@ def trial(cluster: Cluster, plan: Blueprint, links: Links, jobs: Sequence[Job], 
     patience = settings.patience_s + 20.0 * settings.iterations
     with Testbed(plan, links) as bed:
         phases: dict[str, dict[str, Timing]] = {"alone": {}}
+        if settings.route:  # until then hashes choose, as they do where nobody does
+            bed.forward(_table(cluster, plan, jobs, "ecmp"))
         others: dict[str, list[float]] = {}
         for job in jobs:
             phases["alone"] |= play(bed, [_made(cluster, job, settings)], bed.folder / "jobs", patience)
@@ -136,6 +144,8 @@ def trial(cluster: Cluster, plan: Blueprint, links: Links, jobs: Sequence[Job], 
         for phase in settings.phases:
             free: Gates = [None] * len(jobs)
             gates = free
+            if settings.route and phase == "routed":
+                bed.forward(_table(cluster, plan, jobs, settings.route))
             with ExitStack() as beside:
                 if phase == "shifted":
                     openings = Openings.after(list(phases["alone"].values()), time.monotonic() + 1.0)
@@ -153,6 +163,17 @@ def trial(cluster: Cluster, plan: Blueprint, links: Links, jobs: Sequence[Job], 
                 end = min(timing.rows[-1, 3] for timing in phases[phase].values())
                 others[phase] = [_rate(log, begin, end) for log in logs]
     return Outcome(phases, others, openings.fits)
+
+
+def _table(cluster: Cluster, plan: Blueprint, jobs: Sequence[Job], name: str) -> Forwarding:
+    """What switches do when a route policy has been asked."""
+    made = []
+    for job, what, servers in jobs:
+        if isinstance(what, tuple):
+            raise InputError(f"--route: {job} is a script, and nobody knows what it sends where; leave --route out")
+        profile = what if isinstance(what, Profile) else zoo.profile(what, len(servers), gpu=cluster.gpu)
+        made.append((job, profile, servers))
+    return forwarding(plan, cluster, choose(cluster, made, make("route", name)))
 
 
 @contextmanager

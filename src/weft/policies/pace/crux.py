@@ -28,6 +28,7 @@ class CruxRule(RateRule):
     slot_s = math.inf
     moves = True
     everyone = True
+    moves = True
 
     def __init__(self, levels: int = LEVELS) -> None:
         self.levels = levels
@@ -35,47 +36,50 @@ class CruxRule(RateRule):
     def begin(self, demand: Demand) -> None:
         """No job is known yet."""
         self.capacity, self.seed = demand.capacity, demand.seed
-        self.loads: dict[int, Load] = {}  # by a job's uid
-        self.links: dict[int, frozenset[int]] = {}
-        self.level: dict[int, int] | None = {}  # None: to be found anew
+        self.rows: dict[int, Ints] = {}  # that send something over links, by a job's uid
+        self.level: dict[int, int] = {}
+        self.known: tuple[list[int], bytes] = ([], b"")  # jobs, paths and bytes for which the levels were found
 
     def came(self, rows: Ints, flows: FlowSet) -> None:
-        """Its intensity is known from its profile. Communication is taken to follow computing, as the rule knows no
-        more of a job than the sums of both."""
-        busy: dict[int, float] = {}
-        for row in rows[flows.size[rows] > 0.0].tolist():
-            for link in flows.path[row].tolist():
-                if link >= 0:
-                    busy[link] = busy.get(link, 0.0) + float(flows.size[row] / self.capacity[link])
-        if busy:
-            uid, first = int(flows.uid[rows[0]]), rows[0]
-            comm_s, compute_s = round(max(busy.values()), 12), float(flows.compute_s[first])
-            self.loads[uid] = Load(float(flows.work_gpu_s[first]), comm_s, compute_s)
-            self.links[uid] = frozenset(busy)
-            self.level = None
+        """Its intensity is known from its profile."""
+        mine = rows[(flows.size[rows] > 0.0) & (flows.path[rows, 0] >= 0)]
+        if len(mine):
+            self.rows[int(flows.uid[mine[0]])] = mine
 
     def gone(self, rows: Ints, flows: FlowSet) -> None:
         """The others have the levels to themselves."""
-        for uid in {*flows.uid[rows].tolist()} & self.loads.keys():
-            del self.loads[uid], self.links[uid]
-            self.level = None
+        for uid in {*flows.uid[rows].tolist()}:
+            self.rows.pop(uid, None)
 
     def decide(self, when: Moment, flows: FlowSet, live: Ints) -> Limits:
-        """Levels as they are; they are found anew after jobs have come or gone."""
-        if self.level is None:
-            self.level = self._levels()
+        """Levels as they are; they are found anew after jobs have come or gone, or gone over other paths."""
+        rows = np.concatenate([*self.rows.values(), live[:0]])
+        known = [*self.rows], flows.path[rows].tobytes() + flows.size[rows].tobytes()
+        if known != self.known:
+            self.known, self.level = known, self._levels(flows)
         uids, of_row = np.unique(flows.uid[live], return_inverse=True)
         levels = np.zeros(len(flows), np.int64)
         levels[live] = np.array([self.level.get(uid, 0) for uid in uids.tolist()], np.int64)[of_row]
         return Limits(np.full(len(flows), math.inf), levels=levels)
 
-    def _levels(self) -> dict[int, int]:
-        order = ranked(dict(sorted(self.loads.items())))
+    def _load(self, rows: Ints, flows: FlowSet) -> tuple[Load, frozenset[int]]:
+        """A job and its links. Communication is taken to follow computing: no more is known than the sums of both."""
+        busy = np.zeros(len(self.capacity))
+        for hop in flows.path[rows].T:
+            np.add.at(busy, hop[hop >= 0], flows.size[rows][hop >= 0])
+        links = np.flatnonzero(busy)
+        comm_s = round(float((busy[links] / self.capacity[links]).max()), 12)
+        load = Load(float(flows.work_gpu_s[rows[0]]), comm_s, float(flows.compute_s[rows[0]]))
+        return load, frozenset(links.tolist())
+
+    def _levels(self, flows: FlowSet) -> dict[int, int]:
+        found = {uid: self._load(self.rows[uid], flows) for uid in sorted(self.rows)}
+        order = ranked({uid: load for uid, (load, _) in found.items()})
         weight = np.zeros((len(order), len(order)))
         for a, strong in enumerate(order):
             for b in range(a + 1, len(order)):
-                if self.links[strong] & self.links[order[b]]:
-                    weight[a, b] = self.loads[strong].intensity
+                if found[strong][1] & found[order[b]][1]:
+                    weight[a, b] = found[strong][0].intensity
         drawn = np.random.default_rng([self.seed, len(order)])
         return dict(zip(order, compressed(weight, self.levels, drawn), strict=True))
 

@@ -42,6 +42,7 @@ class MltcpRule(RateRule):
 
     slot_s = math.inf
     everyone = True
+    moves = True
 
     def __init__(self, slope: float = SLOPE, intercept: float = INTERCEPT) -> None:
         self.slope, self.intercept = slope, intercept

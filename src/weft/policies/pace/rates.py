@@ -120,10 +120,8 @@ class RateRule(ABC):
     )
 
     minds_others: bool = False  # it is told of foreign flows, and asked about all transfers when one starts or ends
-    again_s: float = (
-        math.inf
-    )  # without slots: it is asked so long after it has decided, if nothing starts or ends before
     moves: bool = False  # keeps nothing by path: the paths of jobs that run may change
+    again_s: float = math.inf  # without slots: it is asked again so long after it has decided
     waiting: int = 0  # jobs that wait for GPUs, where the world says so
 
     @abstractmethod

@@ -11,16 +11,16 @@ from weft.model.policy import setting
 from weft.model.reason import because
 from weft.model.routes import RouteView
 from weft.policies.route.base import Route, Routing, whole
-from weft.policies.route.load import Loads, offered
+from weft.policies.route.load import Floats, Loads, offered
 
 _MARGIN = 1e-9  # by which another path must be better: less is rounding
 
 
 @dataclass
 class Adaptive(Route):
-    """`adaptive`, or `adaptive:every=50ms` to look every 50 ms (default: 100 ms). What counts is what each link carried since
-    the last look, over its capacity. A flow moves if its own share of that would meet less on another path; those that
-    moved before it in the same look count where they went. Jobs start on ECMP's paths."""
+    """`adaptive`, or `adaptive:every=50ms` to look every 50 ms (default: 100 ms). What counts is what each link carried
+    since the last look, over its capacity. A flow moves if its own share of that would meet less on another path; those
+    that moved before it in the same look count where they went. Jobs start on ECMP's paths."""
 
     name = "adaptive"
     every_s: float = setting(0.1, "every", within="(0, inf)", unit="ms")
@@ -39,27 +39,31 @@ class Adaptive(Route):
                 return Routing(routes, state, wake_s=at + self.every_s)
             seen = {"at": view.now, "carried": view.carried.tolist()}
             return Routing(routes, seen, wake_s=view.now + self.every_s)
-        loads = Loads(view, offered, view.capacity)
-        loads.load = (view.carried - np.array(state["carried"])) / (view.now - at)
-        moved = self._moved(view, loads)
+        moved = self._moved(view, (view.carried - np.array(state["carried"])) / (view.now - at))
         seen = {"at": view.now, "carried": view.carried.tolist()}
         why = {job: because("weft.less-loaded") for job in moved}
         return Routing(routes | moved, seen, why, view.now + self.every_s)
 
-    def _moved(self, view: RouteView, loads: Loads) -> dict[str, tuple[Parts, ...]]:
-        """New routes of the jobs of which a flow moves."""
+    def _moved(self, view: RouteView, carried: Floats) -> dict[str, tuple[Parts, ...]]:
+        """New routes of the jobs of which a flow moves. What a link carried is divided among its flows by what they
+        offer; a flow had what the link on its path gave it that gave it least."""
+        wanted = Loads(view, offered)
+        there = [job for job in view.jobs.values() if job.id in view.routes]
+        wanted.add(there)
+        part = np.divide(carried, wanted.load, out=np.zeros(len(carried)), where=wanted.load > 0.0)
+        loads = Loads(view, offered, view.capacity)
+        loads.load = carried
         found: dict[str, tuple[Parts, ...]] = {}
-        for job in view.jobs.values():
-            if job.id not in view.routes:
-                continue
-            now = view.routes[job.id]
-            mine = []
+        for job in there:
+            now, mine = view.routes[job.id], []
             for flow, parts in zip(job.flows, now, strict=True):
-                loads.put(job, flow, parts, -1.0)
+                at = parts[0][0]
+                had = offered(job, flow) * min((float(part[link]) for link in view.path(flow, at)), default=0.0)
+                loads.shift(flow, parts, -had)
                 best = loads.least(flow)
-                if loads.worst(flow, best) < loads.worst(flow, parts[0][0]) - _MARGIN:
+                if loads.worst(flow, best) < loads.worst(flow, at) - _MARGIN:
                     parts = whole(best)
-                loads.put(job, flow, parts)
+                loads.shift(flow, parts, had)
                 mine.append(parts)
             if tuple(mine) != now:
                 found[job.id] = tuple(mine)

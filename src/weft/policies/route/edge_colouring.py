@@ -23,14 +23,14 @@ class EdgeColouring(Route):
 
     def route(self, view: RouteView, state: State) -> Routing:
         """A colour for every flow between racks."""
-        flows = [(job.id, i, flow) for job in view.jobs.values() for i, flow in enumerate(job.flows)]
-        ends = [(view.rack(flow.src), view.rack(flow.dst)) for _, _, flow in flows]
-        across = [at for at, (a, b) in enumerate(ends) if a != b]
-        number = {(job, i): view.hashed(flow) for job, i, flow in flows}
-        for at, found in zip(across, colour([ends[at] for at in across]), strict=True):
-            job, i, flow = flows[at]
-            number[job, i] = found % view.n_paths(flow)
+        rack = view.cluster.rack_of_server[view.cluster.server_of_nic].tolist()
+        ends = [(rack[flow.src], rack[flow.dst]) for job in view.jobs.values() for flow in job.flows]
+        colours = iter(colour([(a, b) for a, b in ends if a != b]))
+        crossing = iter([a != b for a, b in ends])
         routes: dict[str, Routes] = {
-            job.id: tuple(whole(number[job.id, i]) for i in range(len(job.flows))) for job in view.jobs.values()
+            job.id: tuple(
+                whole(next(colours) % view.n_paths(flow) if next(crossing) else view.hashed(flow)) for flow in job.flows
+            )
+            for job in view.jobs.values()
         }
         return Routing(routes, state, dict.fromkeys(routes, "flows between racks have colours, and colours are paths"))

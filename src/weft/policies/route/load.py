@@ -41,7 +41,10 @@ class Loads:
 
     def put(self, job: RoutedJob, flow: Flow, parts: Parts, sign: float = 1.0) -> None:
         """Count one flow on these paths (or count it no longer)."""
-        weight = sign * self.weigh(job, flow)
+        self.shift(flow, parts, sign * self.weigh(job, flow))
+
+    def shift(self, flow: Flow, parts: Parts, weight: float) -> None:
+        """Add so much to the load of these paths, by their shares."""
         for number, share in parts:
             for link in self.view.path(flow, number):
                 self.load[link] += weight * share

@@ -250,12 +250,12 @@ def meet(E, j, now, computing):
                 continue
             g = link.shead
             while g >= 0:
-                n = _visit(E, j, m.nodes(E)[m.chain(E)[g].node].job, now, computing, n)
+                n = _visit(E, j, m.nodes(E)[m.chain(E)[g].node].job, now, computing != 0, n)
                 g = m.chain(E)[g].next
         if node.gpu >= 0:
             y = m.gpus(E)[node.gpu].shead
             while y >= 0:
-                n = _visit(E, j, m.nodes(E)[y].job, now, computing, n)
+                n = _visit(E, j, m.nodes(E)[y].job, now, computing != 0, n)
                 y = m.nodes(E)[y].gnext
     return n
 
@@ -277,7 +277,7 @@ def join(E, j):
     for x in range(job.node0, job.node1):
         if m.nodes(E)[x].gpu >= 0:
             computing = False
-    n = meet(E, j, now, computing)
+    n = meet(E, j, now, int64(computing))
     if not computing:
         return n > 0
     if n > 0:

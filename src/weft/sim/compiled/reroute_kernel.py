@@ -74,7 +74,7 @@ def fasten(E, j):
     enter(E, j)
     n = int64(0)
     if m.scalars(E).skip != 0:
-        n = meet(E, j, now, False)
+        n = meet(E, j, now, int64(0))
     for x in range(job.node0, job.node1):
         node = m.nodes(E)[x]
         if node.kind != COMPUTE and node.state in (ACTIVE, LATENCY):

@@ -1,5 +1,7 @@
 """The time schedule: by hand, and no link above its capacity."""
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,7 +60,7 @@ def test_no_link_carries_more_than_it_can(ways: list[Way], capacity: int) -> Non
     found = schedule({n: [w] for n, w in zip(names, ways, strict=True)}, Room(room), dict.fromkeys(names, 0.0), 20.0)
     slots = [slot for mine in found.values() for slot in mine]
     for mine in found.values():
-        assert all(a.ends_s == b.ready_s for a, b in zip(mine, mine[1:], strict=False))
+        assert all(a.ends_s == b.ready_s for a, b in pairwise(mine))
         assert all(slot.delay_s >= 0.0 for slot in mine)
     for at in {slot.sends_s for slot in slots}:
         for link in "efg":
