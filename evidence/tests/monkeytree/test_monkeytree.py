@@ -51,7 +51,7 @@ def test_the_generator_draws_what_the_released_one_draws() -> None:
 
 
 def test_a_mean_job() -> None:
-    """E = 31,350.498 GPU seconds, 28.5 GPUs; gaps on 1,024 GPUs at loads of 0.5 and 1.0; the true load is 3.1 % more."""
+    """E = 31,350.498 GPU seconds, 28.5 GPUs; gaps on 1,024 GPUs at loads of 0.5 and 1; the true load is 3.1 % more."""
     assert gpu_s() == pytest.approx(31350.498, abs=1e-3)
     assert mean(lambda kind, n: n) == pytest.approx(28.5)
     assert [gpu_s() / (load * 1024) for load in (0.5, 1.0)] == pytest.approx([61.2314, 30.6157], abs=1e-4)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from weft.model.flows import FlowSet
 from weft.policies.pace.crux import Crux, CruxRule
-from weft.policies.pace.rates import Ints, RateRule
+from weft.policies.pace.rates import RateRule
 
 
 def _one_by_one(order: list[int], levels: int) -> dict[int, int]:
@@ -17,8 +17,9 @@ def _one_by_one(order: list[int], levels: int) -> dict[int, int]:
 class SincroniaRule(CruxRule):
     """Jobs by bottleneck-select: on the link that is needed longest, the job that needs it longest goes last."""
 
-    def _levels(self) -> dict[int, int]:
-        left = {uid: dict.fromkeys(links, self.loads[uid].comm_s) for uid, links in self.links.items()}
+    def _levels(self, flows: FlowSet) -> dict[int, int]:
+        found = {uid: self._load(rows, flows) for uid, rows in sorted(self.rows.items())}
+        left = {uid: dict.fromkeys(links, load.comm_s) for uid, (load, links) in found.items()}
         last: list[int] = []
         while left:
             need: dict[int, float] = {}
@@ -35,16 +36,10 @@ class SincroniaRule(CruxRule):
 class TacclRule(CruxRule):
     """Jobs whose flows have the longer way go first."""
 
-    def came(self, rows: Ints, flows: FlowSet) -> None:
-        """How many links its longest flow crosses."""
-        super().came(rows, flows)
-        self.hops = getattr(self, "hops", {}) | {
-            int(flows.uid[rows[0]]): int((flows.path[rows] >= 0).sum(axis=1).max())
-        }
-
-    def _levels(self) -> dict[int, int]:
-        ways = sorted({self.hops[uid] for uid in self.loads}, reverse=True)
-        return {uid: min(ways.index(self.hops[uid]), self.levels - 1) for uid in self.loads}
+    def _levels(self, flows: FlowSet) -> dict[int, int]:
+        hops = {uid: int((flows.path[rows] >= 0).sum(axis=1).max()) for uid, rows in sorted(self.rows.items())}
+        ways = sorted(set(hops.values()), reverse=True)
+        return {uid: min(ways.index(way), self.levels - 1) for uid, way in hops.items()}
 
 
 @dataclass(eq=False)

@@ -21,16 +21,16 @@ QUICK_SHAPE = 8, 32, 8  # ToRs, GPUs of each, spines: a quarter of the GPUs, 4:1
 PAUSE_S = 10.0
 _STAY = "monkeytree:limit=1000000"  # the same queue and best fit, and nobody moves
 SYSTEMS = {
-    "ecmp": f"{_STAY}/none/fair/ecmp",
-    "crux-released": f"{_STAY}/none/fair/crux-released",
-    "crux": f"{_STAY}/none/crux/crux",
-    "sglb": f"{_STAY}/none/fair/sglb",
-    "perfect": f"{_STAY}/none/fair/edge-colouring",
-    "spray": f"{_STAY}/none/fair/spray",
-    "monkeytree+ecmp": "monkeytree/none/fair/ecmp",
-    "monkeytree+crux-released": "monkeytree/none/fair/crux-released",
-    "monkeytree+sglb": "monkeytree/none/fair/sglb",
-    "monkeytree": "monkeytree/none/fair/edge-colouring",
+    "ecmp": f"{_STAY}[pace=fair,route=ecmp]",
+    "crux-released": f"{_STAY}[pace=fair,route=crux-released]",
+    "crux": f"{_STAY}[pace=crux,route=crux]",
+    "sglb": f"{_STAY}[pace=fair,route=sglb]",
+    "perfect": f"{_STAY}[pace=fair,route=edge-colouring]",
+    "spray": f"{_STAY}[pace=fair,route=spray]",
+    "monkeytree+ecmp": "monkeytree[pace=fair,route=ecmp]",
+    "monkeytree+crux-released": "monkeytree[pace=fair,route=crux-released]",
+    "monkeytree+sglb": "monkeytree[pace=fair,route=sglb]",
+    "monkeytree": "monkeytree[pace=fair,route=edge-colouring]",
 }  # fmt: skip
 
 

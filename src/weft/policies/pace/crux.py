@@ -26,7 +26,6 @@ class CruxRule(RateRule):
     """A level for all flows of a job."""
 
     slot_s = math.inf
-    moves = True
     everyone = True
     moves = True
 
