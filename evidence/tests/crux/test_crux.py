@@ -1,6 +1,7 @@
 """Crux's examples, its small cases, the moments of its trace, and the levels of its baselines."""
 
 import math
+from collections.abc import Mapping
 from itertools import permutations
 
 import numpy as np
@@ -34,10 +35,10 @@ def test_the_examples_hold() -> None:
 @pytest.mark.parametrize("number", range(8))
 def test_two_jobs_on_a_link_are_played_as_the_correction_factor_plays_them(number: int) -> None:
     rng = np.random.default_rng(number)
-    loads = [Load(1.0, *rng.uniform(0.2, 2.0, 2), rng.uniform(0.0, 1.0)) for _ in range(2)]
-    times = (np.array([getattr(load, key) for load in loads]) for key in ("compute_s", "starts", "comm_s"))
-    done, sent = play(*times, np.ones(2, np.int64), np.array([0, 1]), 1, 40.0)
-    (first_s, first_idle), (second_s, second_idle) = played(*loads, 40.0)
+    one, other = (Load(1.0, rng.uniform(0.2, 2.0), rng.uniform(0.2, 2.0), rng.uniform(0.0, 1.0)) for _ in range(2))
+    compute, starts, comm = np.array([[load.compute_s, load.starts, load.comm_s] for load in (one, other)]).T.copy()
+    done, sent = play(compute, starts, comm, np.ones(2, np.int64), np.array([0, 1]), 1, 40.0)
+    (first_s, first_idle), (second_s, second_idle) = played(one, other, 40.0)
     assert sent == pytest.approx([first_s, second_s], abs=1e-6)
     assert 40.0 - done == pytest.approx([first_idle, second_idle], abs=1e-6)
 
@@ -139,7 +140,7 @@ def test_jobs_of_the_trace_have_hosts_of_their_own() -> None:
 
 
 def _came(
-    rule: SincroniaRule | TacclRule, jobs: dict[int, tuple[tuple[tuple[int, ...], ...], float]]
+    rule: SincroniaRule | TacclRule, jobs: Mapping[int, tuple[tuple[tuple[int, ...], ...], float]]
 ) -> dict[int, int]:
     """Levels of jobs, by uid, with these paths and bytes of each flow; links carry 1 byte per second."""
     capacity = np.ones(4)
