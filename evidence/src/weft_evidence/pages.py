@@ -221,6 +221,15 @@ def save_figure(figure: Any, path: Path) -> None:
     print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)
 
 
+def draw_headlines(paper: str) -> None:
+    """The headline claims as they are recorded, for a page without a picture of its own."""
+    from weft.results.pictures.style import house_style
+    from weft_evidence.report import headline_picture
+
+    with house_style():
+        save_figure(headline_picture(as_reproduction(paper)), folder_of(paper) / "headlines.svg")
+
+
 def main() -> None:
     """Judge the recorded claims of papers (all, if none are named) by the rules as they are now, and fill in the
     pages; nothing is run."""
@@ -229,6 +238,8 @@ def main() -> None:
         if rows := real_rows(paper):
             text = ",\n".join(f"  {json.dumps(rounded(row))}" for row in rows)
             (folder_of(paper) / "real.json").write_text(f'{{"rows": [\n{text}\n]}}\n', encoding="utf-8")
+        if "(headlines.svg)" in (folder_of(paper) / "README.md").read_text("utf-8"):
+            draw_headlines(paper)
     for page in pages():
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 

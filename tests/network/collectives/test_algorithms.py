@@ -226,7 +226,9 @@ def test_table_one_with_reduction_cost() -> None:
 
 
 def test_unknown_names_and_numbers_are_refused() -> None:
-    with pytest.raises(InputError, match="collective 'star' is unknown; choose one of ring, halving-doubling"):
+    with pytest.raises(
+        InputError, match="collective 'star' is unknown; choose one of ring, one-ring, halving-doubling"
+    ):
         get_collective("star")
     with pytest.raises(InputError, match="0 workers"):
         stages("ring", 0, 1.0)

@@ -30,7 +30,8 @@ def reproduce(
     paper: Annotated[
         str,
         typer.Argument(
-            metavar="PAPER", help="Which paper: ada-srsf, cassini, dally, flows or titan; or weft, our own stack."
+            metavar="PAPER",
+            help="Which paper: ada-srsf, cassini, crux, dally, flows, monkeytree or titan; or weft, our own stack.",
         ),
     ],
     quick: Annotated[

@@ -162,6 +162,7 @@ COLLECTIVES: dict[str, Collective] = {
     c.name: c
     for c in (
         Collective("ring", _ring, rack_aware=True, striped=True),
+        Collective("one-ring", _ring, rack_aware=True),  # over one NIC of each server
         Collective("halving-doubling", _halving_doubling),
         Collective("recursive-doubling", _recursive_doubling),
         Collective("tree", _tree, striped=True),

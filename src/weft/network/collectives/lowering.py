@@ -196,7 +196,7 @@ def open_collective(
     rounds = placed_stages(collective, placement, cluster, n_ps, flow_key)
     if not any(stage.between for stage in rounds):
         return ()
-    if collective == "ring":
+    if collective in ("ring", "one-ring"):
         return _open_ring(rounds[0], len(placement), cluster, flow_key, chosen)
     if collective in ("parameter-server", APART):
         n = len(placement)
