@@ -151,3 +151,23 @@ def test_a_flow_that_leaves_makes_room_at_once() -> None:
     engine.reroute(rows[1], program_of(spec, [(0.0, 4.0, 0.0)], [[(1, 1)]]))
     assert engine.run() == rows
     assert engine.now == 5.0
+
+
+def test_a_job_that_is_done_has_left_its_links() -> None:
+    """Of two equal jobs on one link both finish; the route of one changes before it is let go. Who comes then has the
+    link for itself: an iteration takes 1 s of computing and 2 bytes at 1 byte/s."""
+    spec = spec_of([1.0, 1.0], 1, skip=True)
+    program, other = (program_of(spec, [(1.0, 2.0, 0.0)], [[(k, 1)]]) for k in (0, 1))
+    engine = Engine(spec)
+    rows = [engine.attach(i, program, 3) for i in range(2)]
+    while len(ended := engine.run()) < 2:
+        pass
+    assert sorted(ended) == rows
+    for row in rows:
+        engine.reroute(row, other)
+        engine.detach(row)
+    assert engine.arrays.links["attached"][:2].tolist() == [0, 0]
+    start = engine.now
+    engine.attach(2, other, 2)
+    (row,) = engine.run()
+    assert engine.detach(row).finish_s - start == pytest.approx(6.0, rel=1e-12)

@@ -333,6 +333,8 @@ class Engine:
         program that is the same but for its links."""
         self._changes()
         self.catch_up(row)
+        if self.arrays.jobs["state"][row] == state.FINISHED:  # it has left its links, perhaps just now
+            return
         if (comp := int(self.arrays.jobs[row]["comp"])) >= 0:
             self._park.unpark(self.table, comp, self.now)
         old, starts = self._programs[row], self._starts[row]
