@@ -191,6 +191,33 @@ def test_a_host_that_stood_still_goes_on_with_what_is_left_of_its_plan(switches:
     assert host.decide(16.1 * SLOT_S, {"a": 2 * rate * SLOT_S})["a"] == pytest.approx(rate, rel=0.01)
 
 
+def test_bytes_that_wait_are_sent_after_a_plan_has_ended(switches: Switches) -> None:
+    """What was lost has to be sent again, so that a phase lasts longer than its plan of two slots."""
+    host = _host("s0", switches)
+    host.begin("a", 1.9 * SLOT_S * WHOLE)
+    rate = host.decide(10.01 * SLOT_S, {"a": 0.0})["a"]
+    assert rate == pytest.approx(WHOLE, rel=0.02)
+    switches.late.update(switches.kept)
+    rates = [host.decide((10.01 + n) * SLOT_S, {"a": 0.4 * n * SLOT_S * rate})["a"] for n in (1, 2)]
+    assert rates == [pytest.approx(0.91 * WHOLE, rel=0.02), math.inf]
+
+
+@pytest.mark.parametrize(("sent", "rate"), [(0.5, 0.5), (0.9, 0.1), (1.0, 1.0), (1.2, 1.0)])
+def test_a_host_that_has_sent_more_than_its_feeder_told_is_not_held_back(
+    switches: Switches, sent: float, rate: float
+) -> None:
+    """In a ring of two a host may send half of its bytes, one slot of the link here, and then what has come in. The
+    other told in the last slot that it has sent nothing and plans nothing. Bytes that wait beyond the half have come,
+    whatever it told: after a loss the two may not count the same iteration."""
+    here, there = _host("s0", switches), _host("s2", switches)
+    for host in (here, there):
+        host.begin("a", 2 * SLOT_S * WHOLE)
+    there.decide(10.01 * SLOT_S, {"a": 0.0}, resting=["a"])
+    here.decide(10.02 * SLOT_S, {"a": 0.0})
+    found = here.decide(11.01 * SLOT_S, {"a": sent * SLOT_S * WHOLE})["a"]
+    assert found == pytest.approx(rate * WHOLE, rel=0.02)
+
+
 @pytest.mark.parametrize("before", ["nothing", "rest"])
 def test_a_phase_that_begins_without_an_answer_is_held_back_by_nobody(switches: Switches, before: str) -> None:
     """Neither is a job that has waited for its other hosts. These are told nothing of it, since it has no plan: the

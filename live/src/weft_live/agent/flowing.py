@@ -21,6 +21,7 @@ from weft_live.flow.switch_table import SwitchTable
 
 PAYLOAD = 1448 / 1514  # what is left of a link for data: a rate that is set counts no headers
 _PATIENCE = 0.3  # fraction of a slot that a host waits for the answers of switches
+_NOBODY = Peers({}, {})
 _KEPT_S, _KEPT = 0.75, 3  # how long a plan counts without another answer: seconds, and the least slots
 
 
@@ -138,8 +139,11 @@ class FlowHost:
                     schedule, rate = self.scheduler.rest(flow.id, slot), math.inf
                 else:
                     links = None if lost else self._links(job, flow, answer)
-                    schedule = self.scheduler.decide(flow.id, slot, links, peers, part)
+                    known = _NOBODY if self._overtaken(flow, sending, sent.get(job, 0.0), peers) else peers
+                    schedule = self.scheduler.decide(flow.id, slot, links, known, part)
                     rate = schedule.rates[0]
+                    if lost and not any(schedule.rates):  # its plan has ended, but bytes wait
+                        rate = math.inf
                 self.nics[flow.path[0]].post(flow.id, flow.path[0], slot, schedule.rates)
                 posts.append((flow.id, flow.path, [round(rate, 1) for rate in schedule.rates]))
                 rates[job] = rates.get(job, 0.0) + rate
@@ -148,6 +152,16 @@ class FlowHost:
             self.switches.tell(posted)
             self.decided_s.append(time.perf_counter() - began - waited)
         return rates
+
+    def _overtaken(self, flow: PlannedFlow, sending: _Sending, sent: float, peers: Peers) -> bool:
+        """Whether the flow has sent all that its feeders are said to have brought, and still has bytes waiting: then
+        these have come, and what was told is old or of another iteration. Hosts lose step where a loss holds one up
+        for so long that another takes its silence for the end of a phase. (A host with several flows of a job does not
+        know whose bytes wait.)"""
+        if len(sending.mine) > 1 or not flow.feeders:
+            return False
+        brought = peers.reach(flow.feeders, self.slot_s, 1.0)
+        return bool(brought) and sent >= self.slot_s * min(brought) + sending.volume * flow.chunk
 
     def _pass(self, slot: int, sent: Mapping[str, float]) -> None:
         """Slots have passed: what was reached in them, and plans move up."""
