@@ -8,7 +8,7 @@ from importlib.resources import files
 import pytest
 from rich.console import Console
 
-from weft_evidence import claims_of
+from weft_evidence import claims_of, constants
 from weft_evidence.claims import Reproduction
 from weft_evidence.headlines import headlines
 from weft_evidence.pages import as_reproduction
@@ -49,11 +49,11 @@ def test_the_sentence_counts_and_says_how_large() -> None:
     whole = as_reproduction("cassini")
     one, other = (replace(c, published=2.0, measured=m) for c, m in zip(whole.headlines[:2], (1.25, 1.5), strict=True))
     claims = (replace(one, verdict="reproduced"), replace(other, verdict="no"))
-    total = len(KNOWN["cassini"]["claims"])
+    total, surely = len(KNOWN["cassini"]["claims"]), constants.surely("cassini") or set()
     assert Reproduction("cassini", claims).sentence == (
         "CASSINI: 1 of 2 headline claims hold, 1 in size and 0 in direction only "
-        f"({total - 2} of {total} were not run); "
-        "gains are 1.2 to 1.5 times where 2.0 are published."
+        f"({total - 2} of {total} were not run); {int(one.id in surely)} of those that hold are stable; "
+        "gains are 1.2 to 1.5 times (2.0 published)."
     )
     assert Reproduction("cassini", tuple(replace(c, headline="") for c in claims)).sentence.startswith("1 of 2 claims")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from weft.results.compare import flat_metrics, mean_and_interval
 from weft_evidence.causes import Cause, cause_of
+from weft_evidence.constants import surely
 from weft_evidence.headlines import headlines
 
 if TYPE_CHECKING:
@@ -150,6 +151,8 @@ class Reproduction:
         each = ", ".join(f"{sum(c.verdict == word for c in mine)} {word}" for word in VERDICTS)
         own = [c for c in self.claims if c.kind is Kind.OWN]
         words = [f"{sum(c.holds for c in mine)} of {len(mine)} claims hold: {each}"] if mine or not own else []
+        for where, again in self._beside.items():
+            words += [f"{where} {sum(c.holds for c in again)} of {len(again)}"] if again else []
         words += [f"{sum(c.holds for c in own)} of {len(own)} claims of our own hold"] if own else []
         counts = {word: sum(c.kind is kind for c in self.claims) for kind, word in NO_CLAIM.items()}
         apart = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
@@ -158,14 +161,25 @@ class Reproduction:
 
     @property
     def published(self) -> list[Claim]:
-        """The paper's own claims, which are counted."""
-        return [c for c in self.claims if c.kind is not Kind.OWN and c.kind not in NO_CLAIM]
+        """The paper's own claims, which are counted, each once."""
+        again = {c.id for claims in self._beside.values() for c in claims}
+        return [c for c in self.claims if c.kind is not Kind.OWN and c.kind not in NO_CLAIM and c.id not in again]
+
+    @property
+    def _beside(self) -> dict[str, list[Claim]]:
+        """Claims that repeat others elsewhere, by where."""
+        known = headlines(self.paper)
+        starts = known.beside if known else {}
+        return {
+            where: [c for c in self.claims if c.id.startswith(start) and c.kind not in NO_CLAIM]
+            for start, where in starts.items()
+        }
 
     @property
     def sentence(self) -> str:
         """What came out, in one sentence; how many claims hold, of what has no headlines or none of them was run."""
         known = headlines(self.paper)
-        return known.sentence(list(self.claims)) if known and self.headlines else f"{self.counts}."
+        return known.sentence(list(self.claims), surely(self.paper)) if known and self.headlines else f"{self.counts}."
 
     @property
     def headlines(self) -> list[Claim]:
@@ -190,9 +204,10 @@ class Reproduction:
         }
 
 
-def published(paper: str) -> dict[str, dict[str, Any]]:
-    """What a paper prints, from published.toml of its package: each table names its source."""
-    text = (files(f"weft_evidence.{paper}") / "published.toml").read_text("utf-8")
+def published(paper: str, file: str = "published.toml") -> dict[str, dict[str, Any]]:
+    """What a paper prints (or its authors' program gives: released.toml), from a file of its package: each table names
+    its source."""
+    text = (files(f"weft_evidence.{paper}") / file).read_text("utf-8")
     return {name: {k: v for k, v in row.items() if k != "source"} for name, row in tomllib.loads(text).items()}
 
 

@@ -81,10 +81,12 @@ def counted(paper: str, recorded: Sequence[str] | None = None) -> str:
     reasons = ", ".join(
         f"{n} for {needs}" if needs is not Needs.UNPRINTED else f"{n} {needs}" for needs, n in why.items() if n
     )
+    share = 100 * number["not run"] / len(mine)
     fitted = f"{number['fitted']} fitted or told to the run, " if number["fitted"] else ""
     return (
         f"The paper states {len(mine)} numbers and orders, as listed by somebody who had not seen the claims: "
-        f"{number['judged']} are judged, {fitted}{number['not run']} not run{f' ({reasons})' if reasons else ''}, "
+        f"{number['judged']} are judged, {fitted}{number['not run']} not run"
+        f"{f' ({share:.0f} %: {reasons})' if reasons else ''}, "
         f"{number['open']} open"
         f"{f', and of {waits} the claims are written and wait for their runs' if waits else ''}."
     )

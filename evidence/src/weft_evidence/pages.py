@@ -17,9 +17,9 @@ from weft_evidence import claims_of, papers
 from weft_evidence.checks import FEWEST_SEEDS, judge, verdict_of
 from weft_evidence.claims import Measured, Reproduction
 from weft_evidence.constants import ROOT as ROOT
-from weft_evidence.constants import cell, sentence
+from weft_evidence.constants import cell, ends_table, sentence
 from weft_evidence.constants import folder_of as folder_of
-from weft_evidence.constants import recorded as stable_rows
+from weft_evidence.constants import known as stable_rows
 from weft_evidence.coverage import counted
 from weft_evidence.headlines import cells, headlines
 
@@ -102,7 +102,7 @@ def blocks(paper: str) -> dict[str, str]:
     causes = (
         {claim.headline: known.causes[claim.id] for claim in found.headlines} if (known := headlines(paper)) else {}
     )
-    stable = stable_rows(paper)
+    stable = {one.headline: one for one in stable_rows(paper)}
     real = {
         row["claim"]: f"{_in_words(row, 'real')} {_between(row)}".strip() for row in real_rows(paper) if "claim" in row
     }
@@ -114,7 +114,7 @@ def blocks(paper: str) -> dict[str, str]:
     for claim in found.headlines:
         cause = "" if claim.verdict == "reproduced" else causes[claim.headline]
         beside = [real.get(claim.id, "")] * bool(real) + ([cell(claim, stable, paper)] if stable else [])
-        row = (*cells(claim), cause, *beside)
+        row = (*cells(paper, claim), cause, *beside)
         lines.append(f"| {' | '.join(row)} |")
     waiting = len(claims_of(paper)) - len(found.claims)
     return {
@@ -122,9 +122,10 @@ def blocks(paper: str) -> dict[str, str]:
         f"stated {paper}": counted(paper, [row["id"] for row in recorded(paper)]),
         f"sentence {paper}": f"**{found.sentence}**",
         f"headlines {paper}": "\n".join(lines),
-        f"stability {paper}": sentence(paper),
+        **({f"stability {paper}": sentence(paper), f"ends {paper}": ends_table(paper)} if stable else {}),
         **({f"real {paper}": real_table(paper)} if real_rows(paper) else {}),
         **({"loops": loops_table(), "printed": printed_table()} if paper == "cassini" else {}),
+        **({"numbers": numbers_sentence()} if paper == "ada-srsf" else {}),
     }
 
 
@@ -165,6 +166,19 @@ def loops_table() -> str:
         ]
         lines.append(f"| {jobs} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def numbers_sentence() -> str:
+    """How many cells of Ada-SRSF's tables do not hold, and by how much the worst are off."""
+    rows = [row for row in recorded("ada-srsf") if re.match(r"table-i?v\..*\.(gpu-utilisation|jct-\w+)$", row["id"])]
+    mean, p95 = (
+        max(row["measured"] / row["published"] for row in rows if row["id"].endswith(metric))
+        for metric in ("jct-mean", "jct-p95")
+    )
+    return (
+        f"Of the {len(rows)} numbers in Tables IV and V {sum(not row['holds'] for row in rows)} do not hold: "
+        f"mean JCT is up to {mean:.1f} times the published one, its 95th percentile (P95) up to {p95:.1f} times."
+    )
 
 
 def printed_table() -> str:
