@@ -22,6 +22,7 @@ from weft_evidence.constants import folder_of as folder_of
 from weft_evidence.constants import known as stable_rows
 from weft_evidence.coverage import counted
 from weft_evidence.headlines import cells, headlines
+from weft_evidence.told import told
 
 if TYPE_CHECKING:
     from weft_evidence.claims import Claim
@@ -126,6 +127,7 @@ def blocks(paper: str) -> dict[str, str]:
         **({f"real {paper}": real_table(paper)} if real_rows(paper) else {}),
         **({"loops": loops_table(), "printed": printed_table()} if paper == "cassini" else {}),
         **({"numbers": numbers_sentence()} if paper == "ada-srsf" else {}),
+        **told(paper, recorded(paper)),
     }
 
 
