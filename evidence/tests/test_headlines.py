@@ -10,7 +10,7 @@ from rich.console import Console
 
 from weft_evidence import claims_of, constants
 from weft_evidence.claims import Reproduction
-from weft_evidence.headlines import headlines
+from weft_evidence.headlines import cells, headlines
 from weft_evidence.pages import as_reproduction
 from weft_evidence.report import claims_text, headline_picture, headline_text, render
 
@@ -56,6 +56,26 @@ def test_the_sentence_counts_and_says_how_large() -> None:
         "gains are 1.2 to 1.5 times (2.0 published)."
     )
     assert Reproduction("cassini", tuple(replace(c, headline="") for c in claims)).sentence.startswith("1 of 2 claims")
+
+
+def test_what_repeats_others_elsewhere_is_counted_beside() -> None:
+    result = as_reproduction("ada-srsf")
+    again = [claim for claim in result.claims if claim.id.startswith("16gb.")]
+    assert len(again) > 40
+    assert not {claim.id for claim in result.published} & {claim.id for claim in again}
+    assert f"with 16 GB {sum(claim.holds for claim in again)} of {len(again)}; " in result.counts
+    every = len(result.published) + sum(claim.id.startswith(("16gb.", "no-limit.")) for claim in result.claims)
+    assert every + sum(claim.verdict == "by construction" for claim in result.claims) == len(result.claims)
+
+
+def test_a_bound_is_shown_as_one_and_groups_have_their_own_sizes() -> None:
+    result = as_reproduction("flows")
+    shown = {claim.id: cells("flows", claim)[1] for claim in result.headlines}
+    assert shown["figure-8.saving-over-tcp-cubic"] == "≥ 15 %"
+    assert shown["figure-15.latency-p90"] == "≤ 1.5 ms"
+    assert shown["figure-14b.gpt2"] == "15 %"
+    (tree,) = (part for part in result.sentence.split(", ") if part.startswith("the tree "))
+    assert tree == "the tree -41 to -33 % (23 to 34 published)."
 
 
 def test_all_and_the_report_begin_with_the_sentence_too() -> None:

@@ -198,7 +198,7 @@ def test_the_page_behind_the_claims_can_be_read_and_names_every_study(
         module.main()
     assert len(studies) > 2
     assert [name for name in studies if not re.search(rf"[`.] ?(\w+ )?{name}`", page)] == []
-    assert _words(page) <= 1500
+    assert _words(re.sub("<!-- ends .*<!-- /ends", "", page, flags=re.DOTALL)) <= 1500  # but for a table of numbers
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -25,6 +25,7 @@ class Headlines:
     words: Mapping[str, str]
     causes: Mapping[str, str]
     bounds: Mapping[str, str]  # signs before published numbers that are bounds
+    real: str  # what is said above results on real TCP
     beside: Mapping[str, str]  # how the names of claims begin that repeat others elsewhere, and where
 
     def sentence(self, claims: list[Claim], stable: Collection[str] | None = None) -> str:
@@ -69,7 +70,7 @@ def headlines(paper: str) -> Headlines | None:
         {row["id"]: row[key] for row in found["claims"] if key in row} for key in ("what", "cause", "bound")
     )
     sized = {words: tuple(ids) for words, ids in found["sized"].items()}
-    return Headlines(found["name"], sized, words, causes, bounds, found.get("beside", {}))
+    return Headlines(found["name"], sized, words, causes, bounds, found.get("real", ""), found.get("beside", {}))
 
 
 def cells(paper: str, claim: Claim) -> tuple[str, ...]:

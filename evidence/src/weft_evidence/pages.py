@@ -105,9 +105,11 @@ def blocks(paper: str) -> dict[str, str]:
     )
     stable = {one.headline: one for one in stable_rows(paper)}
     real = {
-        row["claim"]: f"{_in_words(row, 'real')} {_between(row)}".strip() for row in real_rows(paper) if "claim" in row
+        row["claim"]: f"{_in_words(row, 'real')} {_between(row)} ({_in_words(row, 'simulated')})"
+        for row in real_rows(paper)
+        if "claim" in row
     }
-    more = " real TCP |" * bool(real) + " stability |" * bool(stable)
+    more = f" {known.real if known else ''} |" * bool(real) + " stability |" * bool(stable)
     lines = [
         f"| headline claim | published | simulated | 95 % interval | verdict | cause |{more}",
         f"|---|---:|---:|---|---|---|{'---|' * (bool(real) + bool(stable))}",

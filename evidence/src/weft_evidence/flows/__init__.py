@@ -376,10 +376,11 @@ def reproduce(request: Request) -> Reproduction:
             notes.append(f"{name}: what cross traffic gets changes by {who_pays(*pay)}.")
         if not request.quick:
             notes += [f"{name}, {control.words}: {control.shows(lab)}." for control in check.controls]
-    return Reproduction(PAPER, tuple(claims), (*NOTES, *notes, *means(lab)), _pictures(lab))
+    return Reproduction(PAPER, tuple(claims), (*NOTES, *notes, *means(lab)), pictures(lab))
 
 
-def _pictures(lab: FlowRuns) -> tuple[Picture, ...]:
+def pictures(lab: FlowRuns) -> tuple[Picture, ...]:
+    """Figures 8 and 15(a), and the frontier of our own paces, as far as they were run."""
     from weft_evidence.report import figure_row
 
     found = []
