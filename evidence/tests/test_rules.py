@@ -162,7 +162,7 @@ def test_a_page_of_five_minutes_is_short_and_has_its_parts(page: Path) -> None:
     assert re.findall(r"^## (What holds|Run it|What was set up|What is missing)$", text, re.MULTILINE) == [
         "What holds", "Run it", "What was set up", "What is missing",
     ]  # fmt: skip
-    assert len(re.findall(r"^!\[", text, re.MULTILINE)) == (page.parent.name != "dally")  # nothing is drawn of it
+    assert len(re.findall(r"^!\[", text, re.MULTILINE)) == 1
     assert all(text.count(f"<!-- {part} ") == 1 for part in ("sentence", "headlines", "counts"))
     assert text.index("<!-- sentence") < text.index("## What holds") < text.index("<!-- headlines")
 

@@ -24,9 +24,9 @@ Progress = Callable[[int, int], None]
 Interval = tuple[float | None, float | None]
 Metric = str | Callable[["RunResult"], float | None]  # one that every run has, or what is computed from a run
 # reproduced: the published number lies in the interval over seeds, which is no wider than the published effect (or than
-# half of a plain number), or within a tenth of the mean where the interval is narrower. direction: there is an effect on
-# the published side, of another size or of one that is not published. not judged: fewer than three seeds, an interval
-# that holds what was published and is too wide to tell, or a bound that a few random states keep.
+# half of a plain number), or within a tenth of the mean where the interval is narrower. direction: there is an effect
+# on the published side, of another size or of one that is not published. not judged: fewer than three seeds, an
+# interval that holds what was published and is too wide to tell, or a bound that a few random states keep.
 Verdict = Literal["reproduced", "direction", "no", "not judged", "input", "fitted", "by construction", "control"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "direction", "no", "not judged")
 

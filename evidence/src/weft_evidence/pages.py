@@ -127,7 +127,7 @@ def blocks(paper: str) -> dict[str, str]:
         f"headlines {paper}": "\n".join(lines),
         **({f"stability {paper}": sentence(paper), f"ends {paper}": ends_table(paper)} if stable else {}),
         **({f"real {paper}": real_table(paper)} if real_rows(paper) else {}),
-        **({"loops": loops_table(), "printed": printed_table()} if paper == "cassini" else {}),
+        **({"loops": loops_table()} if paper == "cassini" else {}),
         **({"numbers": numbers_sentence()} if paper == "ada-srsf" else {}),
         **told(paper, recorded(paper)),
     }
@@ -185,19 +185,6 @@ def numbers_sentence() -> str:
     )
 
 
-def printed_table() -> str:
-    """What CASSINI to the letter gains in Figure 13, beside what runs by default."""
-    rows = {row["id"]: row for row in recorded("cassini")}
-    lines = ["| gain in Figure 13 | mean | p99 | mean JCT | restarts |", "|---|---:|---:|---:|---:|"]
-    for planner in ("themis", "pollux"):
-        for words, part in ((f"{planner}+cassini", ""), (f"{planner}+cassini:printed", ".printed")):
-            cells = [rows[f"figure-13.{planner}.{key}{part}"] for key in ("mean", "p99", "jct")]
-            gains = [f"{c['measured']:.2f} [{c['ci95'][0]:.2f}, {c['ci95'][1]:.2f}]" for c in cells]
-            restarts = f"{rows[f'figure-13.{planner}.restarts{part}']['measured']:.1f}"
-            lines.append(f"| `{words}` | {' | '.join([*gains, restarts])} |")
-    return "\n".join(lines)
-
-
 def filled(text: str) -> str:
     """A page with its blocks as the records say."""
     for name, block in everything().items():
@@ -240,13 +227,17 @@ def save_figure(figure: Any, path: Path) -> None:
 
 
 def main() -> None:
-    """Judge the recorded claims of papers (all, if none are named) by the rules as they are now, and fill in the
-    pages; nothing is run."""
+    """Judge the recorded claims of papers (all, if none are named) by the rules as they are now, draw their headlines
+    and fill in the pages; nothing is run."""
+    from weft_evidence.report import headline_picture
+
     for paper in sys.argv[1:] or sorted(set(papers()) - {"weft"}):
         write_rows(judged(paper, recorded(paper)), folder_of(paper))
         if rows := real_rows(paper):
             text = ",\n".join(f"  {json.dumps(rounded(row))}" for row in rows)
             (folder_of(paper) / "real.json").write_text(f'{{"rows": [\n{text}\n]}}\n', encoding="utf-8")
+        if "](headlines.svg)" in (folder_of(paper) / "README.md").read_text(encoding="utf-8"):
+            save_figure(headline_picture(as_reproduction(paper)), folder_of(paper) / "headlines.svg")
     for page in pages():
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 
