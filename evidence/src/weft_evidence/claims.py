@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -169,11 +170,18 @@ class Reproduction:
     def _beside(self) -> dict[str, list[Claim]]:
         """Claims that repeat others elsewhere, by where."""
         known = headlines(self.paper)
-        starts = known.beside if known else {}
-        return {
-            where: [c for c in self.claims if c.id.startswith(start) and c.kind not in NO_CLAIM]
-            for start, where in starts.items()
-        }
+        found: dict[str, list[Claim]] = {}
+        for pattern, where in (known.beside if known else {}).items():
+            before = {c.id for claims in found.values() for c in claims}
+            found[where] = [
+                c
+                for c in self.claims
+                if fnmatchcase(c.id, pattern)
+                and c.id not in before
+                and c.kind is not Kind.OWN
+                and c.kind not in NO_CLAIM
+            ]
+        return found
 
     @property
     def sentence(self) -> str:

@@ -156,7 +156,7 @@ def cell(claim: Claim, rows: Mapping[str, Stability], paper: str) -> str:
     as `without` in constants.toml says, or since quick runs leave it out."""
     if (one := rows.get(claim.headline)) is None:
         quick = claims_of(paper, quick=True).get(claim.id)
-        late = "only whole runs" if quick is None or quick.slow else "waits for its run"
+        late = "only whole runs" if quick is None or quick.slow else "waits"
         return f"not run: {given(paper).get('without', {}).get(claim.id, late)}"
     return one.words if one.verdict == claim.verdict else f"{one.words} (quick: {one.verdict})"
 

@@ -26,7 +26,7 @@ class Headlines:
     causes: Mapping[str, str]
     bounds: Mapping[str, str]  # signs before published numbers that are bounds
     real: str  # what is said above results on real TCP
-    beside: Mapping[str, str]  # how the names of claims begin that repeat others elsewhere, and where
+    beside: Mapping[str, str]  # patterns of claims that repeat others elsewhere, and where
 
     def sentence(self, claims: list[Claim], stable: Collection[str] | None = None) -> str:
         """How many hold, of these how many wherever our constants lie, and how large the effects are beside the

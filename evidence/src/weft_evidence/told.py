@@ -61,14 +61,13 @@ def _sizes(rows: Rows) -> str:
 
     def beside(name: str, unit: str = "") -> str:
         row = rows[name]
-        return f"{row['measured']:.3g}{unit} where {row['published']:.3g} are published"
+        return f"{row['measured']:.3g}{unit} for {row['published']:.3g}"
 
     sent, split = "exp-3.overhead", "exp-2.fragmentation"
     return (
-        "Both *reproduced* rows are ratios of numbers that are not reproduced: across machines Titan has "
-        f"{beside(f'{sent}.titan', ' GB')}, HiveD {beside(f'{sent}.hived')}; fragmentation, on drawn jobs, is "
-        f"{beside(f'{split}.titan', ' %')} under Titan, {beside(f'{split}.tiresias')} under Tiresias. HiveD uses "
-        f"{beside('exp-1.used.hived', ' machines')}."
+        f"Both *reproduced* rows are ratios of numbers that are not: {beside(f'{sent}.titan', ' GB')} published "
+        f"under Titan, {beside(f'{sent}.hived')} under HiveD; {beside(f'{split}.titan', ' %')} fragmented under Titan, "
+        f"{beside(f'{split}.tiresias')} under Tiresias. HiveD uses {beside('exp-1.used.hived', ' machines')}."
     )
 
 
@@ -79,8 +78,8 @@ def _bounds(rows: Rows) -> str:
         for form in ("titan-printed", "titan")
     )
     return (
-        f"Algorithm 3 as printed breaks the bound of Theorems 4 and 5 in {printed:.0f} random states; ours, which counts "
-        f"as our own, in {ours:.0f}."
+        f"Algorithm 3 as printed breaks the bound of Theorems 4 and 5 in {printed:.0f} random states; ours, our own "
+        f"research, in {ours:.0f}."
     )
 
 

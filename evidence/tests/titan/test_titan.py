@@ -91,6 +91,17 @@ def test_a_bound_that_is_kept_is_a_direction() -> None:
     assert check.rule(check.published, Measured(50.0)) == "no"
 
 
+def test_each_published_number_is_counted_once() -> None:
+    """The same over time, without contention or beside ElasticFlow with other ranks stands apart, and our changes of
+    Algorithm 3 are ours."""
+    found = as_reproduction("titan")
+    counted = {claim.id for claim in found.published}
+    assert {"exp-3.over-hived", "exact.titan-printed.ratio"} <= counted
+    assert not any(name.startswith(("over-time.", "alone.")) or name.endswith("-dealt") for name in counted)
+    assert counted.isdisjoint({"exact.titan.ratio", "exact-tight.titan-plus.bound-broken"})
+    assert "; over time " in found.counts
+
+
 def test_a_place_needs_intervals() -> None:
     """Titan needs fewer machine hours than two others at each seed, than the third in the mean only: it is first or
     second."""
