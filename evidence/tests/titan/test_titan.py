@@ -16,6 +16,7 @@ from weft.results.series import Steps
 from weft.testing import check_place
 from weft_evidence import claims_of, reproduce, titan
 from weft_evidence.claims import Measured, Request
+from weft_evidence.pages import as_reproduction
 from weft_evidence.titan.experiments import IdleMachines, SkewOrIdle, accuracy, earned, inside
 from weft_evidence.titan.figures import label_points
 from weft_evidence.titan.runs import (
