@@ -9,7 +9,9 @@ from rich.console import Console
 
 from weft_evidence import claims_of, papers
 from weft_evidence.causes import cause_of, causes, why_claims_fail
-from weft_evidence.claims import Claim, Reproduction
+from weft_evidence.claims import Claim, Kind, Reproduction
+from weft_evidence.headlines import headlines
+from weft_evidence.pages import as_reproduction
 from weft_evidence.report import claims_text, render
 
 DOCS = Path(__file__).parents[2] / "docs" / "papers"
@@ -112,3 +114,18 @@ def test_what_is_explained_in_part_says_so() -> None:
     claim = replace(FAILS, id="figure-12.accuracy-elasticflow")
     (line,) = why_claims_fail(Reproduction("titan", (claim,)))
     assert line.startswith("In part: ")
+
+
+@pytest.mark.parametrize("paper", PAGES)
+def test_what_a_headline_says_is_the_cause_was_found_by_an_experiment_or_is_open(paper: str) -> None:
+    """Also of effects of another size than the published one. Of a bound there is no size to explain."""
+    known = headlines(paper)
+    assert known is not None
+    argued = []
+    for claim in as_reproduction(paper).headlines:
+        sized = claim.published is not None and claim.kind in (Kind.EFFECT, Kind.NUMBER)
+        if claim.verdict == "no" or (claim.verdict == "direction" and sized):
+            found = cause_of(paper, replace(claim, verdict="no"))
+            if (found is None or found.found == "open") and "open" not in known.causes[claim.id]:
+                argued.append(claim.id)
+    assert argued == []

@@ -25,8 +25,8 @@ from weft_evidence.report import render
 @pytest.mark.parametrize(
     ("value", "low", "high", "verdict"),
     [
-        (2.5, 1.5, 3.5, "reproduced"),  # in the interval, which is as wide as the number is large
-        (2.5, 2.0, 3.0, "reproduced"),
+        (2.5, 2.0, 3.0, "reproduced"),  # in the interval, which is as wide as half of the number
+        (2.5, 1.9, 3.1, "not judged"),
         (2.5, 1.4, 3.6, "not judged"),  # an interval that is wider than that would hold nearly anything
         (2.0, -50.0, 54.0, "not judged"),  # be its middle where it may
         (2.5, 2.4, 2.6, "no"),  # outside, and more than a tenth of the mean away

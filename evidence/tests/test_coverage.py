@@ -76,7 +76,7 @@ def test_the_sentence_counts() -> None:
     assert Stated("a", "", "", "", fitted=True).status == "fitted"
     assert Stated("a", "", "", "", ("x",), fitted=True).status == "judged"
     told = sum(one.fitted for one in stated("cassini"))
-    assert f" {told} fitted or told to the run, " in counted("cassini")
+    assert f" {told} fitted, told to the run or by construction, " in counted("cassini")
 
 
 def test_the_command_lists_what_is_stated(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,9 @@ from importlib.resources import files
 import pytest
 from rich.console import Console
 
-from weft_evidence import claims_of
+from weft_evidence import claims_of, constants
 from weft_evidence.claims import Reproduction
-from weft_evidence.headlines import headlines
+from weft_evidence.headlines import cells, headlines
 from weft_evidence.pages import as_reproduction
 from weft_evidence.report import claims_text, headline_picture, headline_text, render
 
@@ -27,7 +27,7 @@ def _shown(result: Reproduction) -> list[str]:
 def test_headlines_are_claims_and_marked_in_a_quick_run_too(paper: str) -> None:
     known, claims = headlines(paper), claims_of(paper)
     assert known is not None
-    assert 8 <= len(known.words) <= 14
+    assert 8 <= len(known.words) <= 16
     assert set(known.words) <= set(claims)
     assert {name: check.headline for name, check in claims.items() if check.headline} == known.words
     assert any(check.headline and not check.slow for check in claims_of(paper, quick=True).values())
@@ -49,13 +49,33 @@ def test_the_sentence_counts_and_says_how_large() -> None:
     whole = as_reproduction("cassini")
     one, other = (replace(c, published=2.0, measured=m) for c, m in zip(whole.headlines[:2], (1.25, 1.5), strict=True))
     claims = (replace(one, verdict="reproduced"), replace(other, verdict="no"))
-    total = len(KNOWN["cassini"]["claims"])
+    total, surely = len(KNOWN["cassini"]["claims"]), constants.surely("cassini") or set()
     assert Reproduction("cassini", claims).sentence == (
         "CASSINI: 1 of 2 headline claims hold, 1 in size and 0 in direction only "
-        f"({total - 2} of {total} were not run); "
-        "gains are 1.2 to 1.5 times where 2.0 are published."
+        f"({total - 2} of {total} were not run); {int(one.id in surely)} of those that hold are stable; "
+        "gains are 1.2 to 1.5 times (2.0 published)."
     )
     assert Reproduction("cassini", tuple(replace(c, headline="") for c in claims)).sentence.startswith("1 of 2 claims")
+
+
+def test_what_repeats_others_elsewhere_is_counted_beside() -> None:
+    result = as_reproduction("ada-srsf")
+    again = [claim for claim in result.claims if claim.id.startswith("16gb.")]
+    assert len(again) > 40
+    assert not {claim.id for claim in result.published} & {claim.id for claim in again}
+    assert f"with 16 GB {sum(claim.holds for claim in again)} of {len(again)}; " in result.counts
+    every = len(result.published) + sum(claim.id.startswith(("16gb.", "no-limit.")) for claim in result.claims)
+    assert every + sum(claim.verdict == "by construction" for claim in result.claims) == len(result.claims)
+
+
+def test_a_bound_is_shown_as_one_and_groups_have_their_own_sizes() -> None:
+    result = as_reproduction("flows")
+    shown = {claim.id: cells("flows", claim)[1] for claim in result.headlines}
+    assert shown["figure-8.saving-over-tcp-cubic"] == "≥ 15 %"
+    assert shown["figure-15.latency-p90"] == "≤ 1.5 ms"
+    assert shown["figure-14b.gpt2"] == "15 %"
+    (tree,) = (part for part in result.sentence.split(", ") if part.startswith("the tree "))
+    assert tree == "the tree -41 to -33 % (23 to 34 published)."
 
 
 def test_all_and_the_report_begin_with_the_sentence_too() -> None:

@@ -67,8 +67,8 @@ def test_a_verdict_that_flips_is_found_and_one_that_does_not_is_stable(tiny: Pat
     told: list[tuple[int, int]] = []
     waits, ends = stability.stability("tiny", Request(workers=1, on_progress=lambda *at: told.append(at)))
     assert (waits.id, waits.verdict, ends.verdict) == ("waits", "no", "direction")
-    assert waits.flips == ["load=2.0 -> direction"]
-    assert waits.words == "unstable: load=2.0 -> direction"
+    assert not waits.stable
+    assert waits.words == "unstable: direction at load=2.0"
     assert ends.words == "stable"
     (end,) = waits.ends  # the low end is our value: nothing is run for it
     assert end.measured is not None
@@ -81,7 +81,7 @@ def test_a_verdict_that_flips_is_found_and_one_that_does_not_is_stable(tiny: Pat
 def test_the_command(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["reproduce", "tiny", "--stability", "--workers", "1", "--claim", "waits"]
     assert run(command) == 0
-    assert "unstable: load=2.0 -> direction" in capsys.readouterr().out
+    assert "unstable: direction at load=2.0" in capsys.readouterr().out
     assert run([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["seeds"], [row["id"] for row in found["claims"]]) == (3, ["waits"])
@@ -90,6 +90,20 @@ def test_the_command(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tiny / "constants.toml").unlink()
     constants.given.cache_clear()
     assert run(command) == 2
+
+
+def test_only_what_stops_to_hold_or_begins_to_is_unstable() -> None:
+    def at(*ends: tuple[float, str], verdict: str = "reproduced") -> constants.Stability:
+        return constants.Stability("a", "", verdict, 1.0, tuple(constants.End("x", v, v, word) for v, word in ends))
+
+    size = at((1.0, "reproduced"), (2.0, "direction"))
+    assert (size.stable, size.words) == (True, "stable; size: direction at x=2.0")
+    both = at((2.0, "direction"), (3.0, "no"))
+    assert (both.stable, both.words) == (False, "unstable: no at x=3.0; size: direction at x=2.0")
+    fails = at((2.0, "not judged"), verdict="no")
+    assert (fails.stable, fails.words) == (True, "stable")
+    still = constants.Stability("a", "", "no", 1.5, (constants.End("x", 2.0, 1.5, "no"),))
+    assert still.words == "stable; not reached by x"
 
 
 @pytest.mark.parametrize("key", ["tcp.rtt_s", "tcp.rtt", "cluster.no_such_key", "testbed.batch"])
@@ -177,9 +191,8 @@ def test_what_is_recorded_is_about_these_constants_and_claims(paper: str) -> Non
         assert row["headline"] in known.words.values()
         assert all((end["constant"], end["value"]) in ends for end in row["ends"])
         assert row["ends"]
-        assert row["stable"] is all(end["verdict"] == row["verdict"] for end in row["ends"])
     table = blocks(paper)[f"headlines {paper}"]
-    assert table.count("unstable: ") == sum(not row["stable"] for row in kept["claims"])
+    assert table.count("unstable: ") == sum(not one.stable for one in constants.known(paper))
     assert "not run |" not in table  # what is not run says why
     assert table.count("not run: ") == len(known.words) - len(kept["claims"])
     assert render(as_reproduction(paper)).count("unstable: ") == table.count("unstable: ")

@@ -258,8 +258,9 @@ def agrees(published: float, measured: Measured, of: float | None) -> bool:
     """Whether the published number lies in the interval, or within a tenth of the mean where the interval is narrower
     than that.
 
-    An interval that is wider than the published effect (the distance from `of` to the published number) would hold
-    nearly anything, so what lies in it proves nothing. Nor does a tenth that reaches no effect.
+    An interval that is wider than the published effect (the distance from `of` to the published number), or of a number
+    without a value of no effect than half of it, would hold nearly anything, so what lies in it proves nothing. Nor
+    does a tenth that reaches no effect.
     """
     low, high = _ends(measured)
     if measured.value is None or low is None or high is None:
@@ -268,7 +269,7 @@ def agrees(published: float, measured: Measured, of: float | None) -> bool:
     telling = of is None or abs(measured.value - of) > tenth
     if telling and abs(measured.value - published) <= tenth and high - low <= 2.0 * tenth:
         return True
-    return low <= published <= high and high - low <= abs(published - (of or 0.0))
+    return low <= published <= high and high - low <= (abs(published) / 2.0 if of is None else abs(published - of))
 
 
 def test(

@@ -7,11 +7,13 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
 from weft.results.compare import flat_metrics, mean_and_interval
 from weft_evidence.causes import Cause, cause_of
+from weft_evidence.constants import surely
 from weft_evidence.headlines import headlines
 
 if TYPE_CHECKING:
@@ -22,10 +24,10 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 Interval = tuple[float | None, float | None]
 Metric = str | Callable[["RunResult"], float | None]  # one that every run has, or what is computed from a run
-# reproduced: the published number lies in the interval over seeds, which is no wider than the published effect, or
-# within a tenth of the mean where the interval is narrower. direction: there is an effect on the published side, of
-# another size or of one that is not published. not judged: fewer than three seeds, an interval that holds what was
-# published and is too wide to tell, or a bound that a few random states keep.
+# reproduced: the published number lies in the interval over seeds, which is no wider than the published effect (or than
+# half of a plain number), or within a tenth of the mean where the interval is narrower. direction: there is an effect
+# on the published side, of another size or of one that is not published. not judged: fewer than three seeds, an
+# interval that holds what was published and is too wide to tell, or a bound that a few random states keep.
 Verdict = Literal["reproduced", "direction", "no", "not judged", "input", "fitted", "by construction", "control"]
 VERDICTS: tuple[Verdict, ...] = ("reproduced", "direction", "no", "not judged")
 
@@ -150,6 +152,8 @@ class Reproduction:
         each = ", ".join(f"{sum(c.verdict == word for c in mine)} {word}" for word in VERDICTS)
         own = [c for c in self.claims if c.kind is Kind.OWN]
         words = [f"{sum(c.holds for c in mine)} of {len(mine)} claims hold: {each}"] if mine or not own else []
+        for where, again in self._beside.items():
+            words += [f"{where} {sum(c.holds for c in again)} of {len(again)}"] if again else []
         words += [f"{sum(c.holds for c in own)} of {len(own)} claims of our own hold"] if own else []
         counts = {word: sum(c.kind is kind for c in self.claims) for kind, word in NO_CLAIM.items()}
         apart = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
@@ -158,14 +162,32 @@ class Reproduction:
 
     @property
     def published(self) -> list[Claim]:
-        """The paper's own claims, which are counted."""
-        return [c for c in self.claims if c.kind is not Kind.OWN and c.kind not in NO_CLAIM]
+        """The paper's own claims, which are counted, each once."""
+        again = {c.id for claims in self._beside.values() for c in claims}
+        return [c for c in self.claims if c.kind is not Kind.OWN and c.kind not in NO_CLAIM and c.id not in again]
+
+    @property
+    def _beside(self) -> dict[str, list[Claim]]:
+        """Claims that repeat others elsewhere, by where."""
+        known = headlines(self.paper)
+        found: dict[str, list[Claim]] = {}
+        for pattern, where in (known.beside if known else {}).items():
+            before = {c.id for claims in found.values() for c in claims}
+            found[where] = [
+                c
+                for c in self.claims
+                if fnmatchcase(c.id, pattern)
+                and c.id not in before
+                and c.kind is not Kind.OWN
+                and c.kind not in NO_CLAIM
+            ]
+        return found
 
     @property
     def sentence(self) -> str:
         """What came out, in one sentence; how many claims hold, of what has no headlines or none of them was run."""
         known = headlines(self.paper)
-        return known.sentence(list(self.claims)) if known and self.headlines else f"{self.counts}."
+        return known.sentence(list(self.claims), surely(self.paper)) if known and self.headlines else f"{self.counts}."
 
     @property
     def headlines(self) -> list[Claim]:
@@ -190,9 +212,10 @@ class Reproduction:
         }
 
 
-def published(paper: str) -> dict[str, dict[str, Any]]:
-    """What a paper prints, from published.toml of its package: each table names its source."""
-    text = (files(f"weft_evidence.{paper}") / "published.toml").read_text("utf-8")
+def published(paper: str, file: str = "published.toml") -> dict[str, dict[str, Any]]:
+    """What a paper prints (or its authors' program gives: released.toml), from a file of its package: each table names
+    its source."""
+    text = (files(f"weft_evidence.{paper}") / file).read_text("utf-8")
     return {name: {k: v for k, v in row.items() if k != "source"} for name, row in tomllib.loads(text).items()}
 
 

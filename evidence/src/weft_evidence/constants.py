@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[3]  # of a checkout
 MOST = 8  # constants of a paper
+HOLDS = ("reproduced", "direction")
 
 
 @dataclass(frozen=True)
@@ -66,29 +67,51 @@ class Stability:
     ends: tuple[End, ...]
 
     @property
-    def flips(self) -> list[str]:
-        """Where the verdict is another one, and which."""
-        return [f"{end.constant}={end.value} -> {end.verdict}" for end in self.ends if end.verdict != self.verdict]
+    def holds(self) -> bool:
+        """With our values."""
+        return self.verdict in HOLDS
+
+    @property
+    def stable(self) -> bool:
+        """Whether it holds at every end, or at none, as with our values."""
+        return all((end.verdict in HOLDS) is self.holds for end in self.ends)
+
+    @property
+    def unreached(self) -> list[str]:
+        """Constants that do not change the number at all; of a count, which may stay as it is, nothing is said."""
+        if self.measured is None or self.measured.is_integer():
+            return []
+        moved = {end.constant for end in self.ends if end.measured != self.measured}
+        return [name for name in dict.fromkeys(end.constant for end in self.ends) if name not in moved]
 
     @property
     def words(self) -> str:
-        """`stable`, or by what it is not."""
-        return f"unstable: {'; '.join(self.flips)}" if self.flips else "stable"
+        """`stable`, or by what it is not, and where only the verdict on the size is another one: each other verdict
+        with the constants that lead to it, and their values; and which do not reach it, where that is most."""
+        flips, sizes = (
+            self._at([e for e in self.ends if e.verdict != self.verdict and (e.verdict in HOLDS) is same])
+            for same in (not self.holds, self.holds)
+        )
+        if flips:
+            told = f"unstable: {flips}"
+        else:
+            few = 2 * len(self.unreached) > len({end.constant for end in self.ends})
+            told = f"stable{few * '; not reached by '}{few * ', '.join(self.unreached)}"
+        if self.holds and sizes:
+            told += f"; size: {sizes}"
+        return told
 
-    @property
-    def short(self) -> str:
-        """The same for a table: each other verdict with the constants that lead to it, and their values."""
+    @staticmethod
+    def _at(ends: Sequence[End]) -> str:
         found: dict[str, dict[str, list[str]]] = {}
-        for end in self.ends:
-            if end.verdict != self.verdict:
-                found.setdefault(end.verdict, {}).setdefault(end.constant, []).append(str(end.value))
+        for end in ends:
+            found.setdefault(end.verdict, {}).setdefault(end.constant, []).append(str(end.value))
         at = {v: ", ".join(f"{name}={'/'.join(ends)}" for name, ends in by.items()) for v, by in found.items()}
-        ways = (f"{verdict} at {where}" for verdict, where in at.items())
-        return f"unstable: {'; '.join(ways)}" if found else "stable"
+        return "; ".join(f"{verdict} at {where}" for verdict, where in at.items())
 
     def to_dict(self) -> dict[str, Any]:
         """One entry of the JSON."""
-        return {**asdict(self), "stable": not self.flips, "ends": [asdict(end) for end in self.ends]}
+        return {**asdict(self), "stable": self.stable, "ends": [asdict(end) for end in self.ends]}
 
 
 @cache
@@ -114,25 +137,51 @@ def recorded(paper: str) -> dict[str, Mapping[str, Any]]:
     return {row["headline"]: row for row in rows}
 
 
-def cell(claim: Claim, rows: Mapping[str, Mapping[str, Any]], paper: str) -> str:
+def known(paper: str) -> list[Stability]:
+    """The same as it was found."""
+    return [
+        Stability(row["id"], row["headline"], row["verdict"], row["measured"], tuple(End(**e) for e in row["ends"]))
+        for row in recorded(paper).values()
+    ]
+
+
+def surely(paper: str) -> set[str] | None:
+    """Headline claims that hold at every end; None where that was never run."""
+    found = known(paper)
+    return {one.id for one in found if one.holds and one.stable} if found else None
+
+
+def cell(claim: Claim, rows: Mapping[str, Stability], paper: str) -> str:
     """A claim's cell in a table: with its verdict in the quick run, where that is another one; or why it was not run,
     as `without` in constants.toml says, or since quick runs leave it out."""
-    if (row := rows.get(claim.headline)) is None:
+    if (one := rows.get(claim.headline)) is None:
         quick = claims_of(paper, quick=True).get(claim.id)
-        late = "only whole runs" if quick is None or quick.slow else "waits for its run"
+        late = "only whole runs" if quick is None or quick.slow else "waits"
         return f"not run: {given(paper).get('without', {}).get(claim.id, late)}"
-    ends = tuple(End(**end) for end in row["ends"])
-    words = Stability(claim.id, claim.headline, row["verdict"], row["measured"], ends).short
-    return words if row["verdict"] == claim.verdict else f"{words} (quick: {row['verdict']})"
+    return one.words if one.verdict == claim.verdict else f"{one.words} (quick: {one.verdict})"
 
 
 def sentence(paper: str) -> str:
     """What was recorded, in words."""
-    rows = recorded(paper)
-    moved = {end["constant"] for row in rows.values() for end in row["ends"]}
+    rows, seeds = known(paper), json.loads((folder_of(paper) / "stability.json").read_text("utf-8"))["seeds"]
+    moved = {end.constant for one in rows for end in one.ends}
+    run, left = ([each for each in constants(paper) if (each.name in moved) is done] for done in (True, False))
+    stable = [one for one in rows if one.stable]
     return (
-        f"Stability: at `--quick` size, {sum(row['stable'] for row in rows.values())} of the "
-        f"{len(rows)} headline claims that were run keep their verdict with one constant at a time at either end: "
-        f"{', '.join(each.words for each in constants(paper) if each.name in moved)}. "
-        "Where the verdict at that size is not the one in the table, the column says both."
+        f"Stability (`--quick` over {seeds} seeds, one constant at a time at either end): {len(stable)} of the "
+        f"{len(rows)} headline claims that were run are stable: {sum(one.holds for one in stable)} hold, "
+        f"{sum(not one.holds for one in stable)} do not. Constants: {', '.join(each.words for each in run)}"
+        f"{'; not run: ' * bool(left)}{', '.join(each.words for each in left)}."
     )
+
+
+def ends_table(paper: str) -> str:
+    """What every headline claim comes to at each end."""
+    rows = known(paper)
+    ends = list(dict.fromkeys(f"`{end.constant}` {end.value}" for one in rows for end in one.ends))
+    lines = [f"| headline claim | ours | {' | '.join(ends)} |", "|---|---:|" + "---:|" * len(ends)]
+    for one in rows:
+        found = {f"`{end.constant}` {end.value}": end.measured for end in one.ends}
+        values = [one.measured, *(found.get(end) for end in ends)]
+        lines.append(f"| {one.headline} | {' | '.join('-' if v is None else f'{v:.3g}' for v in values)} |")
+    return "\n".join(lines)

@@ -34,7 +34,7 @@ class Stated:
     tests: tuple[str, ...] = ()  # or what computes it in the project's tests, FILE::NAME
     real: tuple[str, ...] = ()  # or a row on real TCP, as it begins
     needs: Needs | None = None
-    fitted: bool = False  # a constant was chosen on it, or the run was told
+    fitted: bool = False  # a constant was chosen on it, the run was told, or it is true by construction
 
     @property
     def status(self) -> str:
@@ -81,10 +81,13 @@ def counted(paper: str, recorded: Sequence[str] | None = None) -> str:
     reasons = ", ".join(
         f"{n} for {needs}" if needs is not Needs.UNPRINTED else f"{n} {needs}" for needs, n in why.items() if n
     )
-    fitted = f"{number['fitted']} fitted or told to the run, " if number["fitted"] else ""
+    share = 100 * (number["not run"] + number["open"]) / len(mine)
+    fitted = f"{number['fitted']} fitted, told to the run or by construction, " if number["fitted"] else ""
+    tests = sum(one.state(recorded) == "judged" and not one.claims and not one.real for one in mine)
+    by_tests = f" ({tests} of them by unit tests only)" if tests else ""
     return (
-        f"The paper states {len(mine)} numbers and orders, as listed by somebody who had not seen the claims: "
-        f"{number['judged']} are judged, {fitted}{number['not run']} not run{f' ({reasons})' if reasons else ''}, "
-        f"{number['open']} open"
+        f"The paper states {len(mine)} numbers and orders, listed before the claims were seen: "
+        f"{number['judged']} are judged{by_tests}, {fitted}{number['not run']} not run"
+        f"{f' ({reasons})' if reasons else ''}, {number['open']} open, {share:.0f} % together"
         f"{f', and of {waits} the claims are written and wait for their runs' if waits else ''}."
     )

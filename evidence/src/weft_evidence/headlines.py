@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -21,13 +21,16 @@ class Headlines:
     """Of one paper: claim by claim a few words and a cause."""
 
     name: str
-    gains: str
-    sized: tuple[str, ...]
+    sized: Mapping[str, tuple[str, ...]]  # groups of claims whose sizes the sentence tells
     words: Mapping[str, str]
     causes: Mapping[str, str]
+    bounds: Mapping[str, str]  # signs before published numbers that are bounds
+    real: str  # what is said above results on real TCP
+    beside: Mapping[str, str]  # patterns of claims that repeat others elsewhere, and where
 
-    def sentence(self, claims: list[Claim]) -> str:
-        """How many hold, and how large the effects are beside the published ones."""
+    def sentence(self, claims: list[Claim], stable: Collection[str] | None = None) -> str:
+        """How many hold, of these how many wherever our constants lie, and how large the effects are beside the
+        published ones."""
         mine = [claim for claim in claims if claim.headline]
         held = [claim for claim in mine if claim.holds]
         same = sum(claim.verdict == "reproduced" for claim in held)
@@ -36,13 +39,20 @@ class Headlines:
         left, unsure = len(self.words) - len(mine), sum(claim.verdict == "not judged" for claim in mine)
         told += f", {unsure} not judged" if unsure else ""
         told += f" ({left} of {len(self.words)} {'was' if left == 1 else 'were'} not run)" if left else ""
-        sized = [c for c in mine if c.published is not None and any(fnmatchcase(c.id, one) for one in self.sized)]
-        pairs = [(c.published, c.measured) for c in sized if c.published is not None and c.measured is not None]
-        if not pairs:
-            return f"{told}."
-        published, here = (_range(list(values)) for values in zip(*pairs, strict=True))
-        unit = "%" if sized[0].unit == "%" else "times"
-        return f"{told}; {self.gains} are {here} {unit} where {published} are published."
+        if held and stable is not None:
+            told += f"; {sum(claim.id in stable for claim in held)} of those that hold are stable"
+        sizes = [size for words, ids in self.sized.items() if (size := _size(words, ids, mine))]
+        return f"{told}{'; ' * bool(sizes)}{', '.join(sizes)}."
+
+
+def _size(words: str, ids: Sequence[str], claims: Iterable[Claim]) -> str:
+    """How large effects are, and how large the published ones."""
+    sized = [c for c in claims if any(fnmatchcase(c.id, one) for one in ids)]
+    pairs = [(c.published, c.measured) for c in sized if c.published is not None and c.measured is not None]
+    if not pairs:
+        return ""
+    published, here = (_range(list(values)) for values in zip(*pairs, strict=True))
+    return f"{words} {here} {'%' if sized[0].unit == '%' else 'times'} ({published} published)"
 
 
 def _range(values: list[float]) -> str:
@@ -56,18 +66,23 @@ def headlines(paper: str) -> Headlines | None:
     found = tomllib.loads((files("weft_evidence") / "headlines.toml").read_text("utf-8")).get(paper)
     if found is None:
         return None
-    words, causes = ({row["id"]: row[key] for row in found["claims"]} for key in ("what", "cause"))
-    return Headlines(found["name"], found["gains"], tuple(found["sized"]), words, causes)
+    words, causes, bounds = (
+        {row["id"]: row[key] for row in found["claims"] if key in row} for key in ("what", "cause", "bound")
+    )
+    sized = {words: tuple(ids) for words, ids in found["sized"].items()}
+    return Headlines(found["name"], sized, words, causes, bounds, found.get("real", ""), found.get("beside", {}))
 
 
-def cells(claim: Claim) -> tuple[str, ...]:
+def cells(paper: str, claim: Claim) -> tuple[str, ...]:
     """The cells of a headline claim."""
+    known = headlines(paper)
+    bound = f"{known.bounds[claim.id]} " if known and claim.id in known.bounds else ""
     low, high = claim.ci95
     interval = "" if low is None or high is None else f"[{_short(low)}, {_short(high)}]"
     unit = f" {claim.unit}" if claim.unit in ("%", "x", "ms") else ""
     return (
         claim.headline,
-        "-" if claim.published is None else f"{_short(claim.published)}{unit}",
+        "-" if claim.published is None else f"{bound}{_short(claim.published)}{unit}",
         "-" if claim.measured is None else f"{_short(claim.measured)}{unit}",
         interval,
         claim.verdict,

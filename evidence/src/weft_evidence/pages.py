@@ -17,11 +17,12 @@ from weft_evidence import claims_of, papers
 from weft_evidence.checks import FEWEST_SEEDS, judge, verdict_of
 from weft_evidence.claims import Measured, Reproduction
 from weft_evidence.constants import ROOT as ROOT
-from weft_evidence.constants import cell, sentence
+from weft_evidence.constants import cell, ends_table, sentence
 from weft_evidence.constants import folder_of as folder_of
-from weft_evidence.constants import recorded as stable_rows
+from weft_evidence.constants import known as stable_rows
 from weft_evidence.coverage import counted
 from weft_evidence.headlines import cells, headlines
+from weft_evidence.told import told
 
 if TYPE_CHECKING:
     from weft_evidence.claims import Claim
@@ -102,11 +103,13 @@ def blocks(paper: str) -> dict[str, str]:
     causes = (
         {claim.headline: known.causes[claim.id] for claim in found.headlines} if (known := headlines(paper)) else {}
     )
-    stable = stable_rows(paper)
+    stable = {one.headline: one for one in stable_rows(paper)}
     real = {
-        row["claim"]: f"{_in_words(row, 'real')} {_between(row)}".strip() for row in real_rows(paper) if "claim" in row
+        row["claim"]: f"{_in_words(row, 'real')} {_between(row)} ({_in_words(row, 'simulated')})"
+        for row in real_rows(paper)
+        if "claim" in row
     }
-    more = " real TCP |" * bool(real) + " stability |" * bool(stable)
+    more = f" {known.real if known else ''} |" * bool(real) + " stability |" * bool(stable)
     lines = [
         f"| headline claim | published | simulated | 95 % interval | verdict | cause |{more}",
         f"|---|---:|---:|---|---|---|{'---|' * (bool(real) + bool(stable))}",
@@ -114,7 +117,7 @@ def blocks(paper: str) -> dict[str, str]:
     for claim in found.headlines:
         cause = "" if claim.verdict == "reproduced" else causes[claim.headline]
         beside = [real.get(claim.id, "")] * bool(real) + ([cell(claim, stable, paper)] if stable else [])
-        row = (*cells(claim), cause, *beside)
+        row = (*cells(paper, claim), cause, *beside)
         lines.append(f"| {' | '.join(row)} |")
     waiting = len(claims_of(paper)) - len(found.claims)
     return {
@@ -122,9 +125,11 @@ def blocks(paper: str) -> dict[str, str]:
         f"stated {paper}": counted(paper, [row["id"] for row in recorded(paper)]),
         f"sentence {paper}": f"**{found.sentence}**",
         f"headlines {paper}": "\n".join(lines),
-        f"stability {paper}": sentence(paper),
+        **({f"stability {paper}": sentence(paper), f"ends {paper}": ends_table(paper)} if stable else {}),
         **({f"real {paper}": real_table(paper)} if real_rows(paper) else {}),
-        **({"loops": loops_table(), "printed": printed_table()} if paper == "cassini" else {}),
+        **({"loops": loops_table()} if paper == "cassini" else {}),
+        **({"numbers": numbers_sentence()} if paper == "ada-srsf" else {}),
+        **told(paper, recorded(paper)),
     }
 
 
@@ -167,17 +172,17 @@ def loops_table() -> str:
     return "\n".join(lines)
 
 
-def printed_table() -> str:
-    """What CASSINI to the letter gains in Figure 13, beside what runs by default."""
-    rows = {row["id"]: row for row in recorded("cassini")}
-    lines = ["| gain in Figure 13 | mean | p99 | mean JCT | restarts |", "|---|---:|---:|---:|---:|"]
-    for planner in ("themis", "pollux"):
-        for words, part in ((f"{planner}+cassini", ""), (f"{planner}+cassini:printed", ".printed")):
-            cells = [rows[f"figure-13.{planner}.{key}{part}"] for key in ("mean", "p99", "jct")]
-            gains = [f"{c['measured']:.2f} [{c['ci95'][0]:.2f}, {c['ci95'][1]:.2f}]" for c in cells]
-            restarts = f"{rows[f'figure-13.{planner}.restarts{part}']['measured']:.1f}"
-            lines.append(f"| `{words}` | {' | '.join([*gains, restarts])} |")
-    return "\n".join(lines)
+def numbers_sentence() -> str:
+    """How many cells of Ada-SRSF's tables do not hold, and by how much the worst are off."""
+    rows = [row for row in recorded("ada-srsf") if re.match(r"table-i?v\..*\.(gpu-utilisation|jct-\w+)$", row["id"])]
+    mean, p95 = (
+        max(row["measured"] / row["published"] for row in rows if row["id"].endswith(metric))
+        for metric in ("jct-mean", "jct-p95")
+    )
+    return (
+        f"Of the {len(rows)} numbers in Tables IV and V {sum(not row['holds'] for row in rows)} do not hold: "
+        f"mean JCT is up to {mean:.1f} times the published one, its 95th percentile (P95) up to {p95:.1f} times."
+    )
 
 
 def filled(text: str) -> str:
@@ -221,25 +226,18 @@ def save_figure(figure: Any, path: Path) -> None:
     print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)
 
 
-def draw_headlines(paper: str) -> None:
-    """The headline claims as they are recorded, for a page without a picture of its own."""
-    from weft.results.pictures.style import house_style
+def main() -> None:
+    """Judge the recorded claims of papers (all, if none are named) by the rules as they are now, draw their headlines
+    and fill in the pages; nothing is run."""
     from weft_evidence.report import headline_picture
 
-    with house_style():
-        save_figure(headline_picture(as_reproduction(paper)), folder_of(paper) / "headlines.svg")
-
-
-def main() -> None:
-    """Judge the recorded claims of papers (all, if none are named) by the rules as they are now, and fill in the
-    pages; nothing is run."""
     for paper in sys.argv[1:] or sorted(set(papers()) - {"weft"}):
         write_rows(judged(paper, recorded(paper)), folder_of(paper))
         if rows := real_rows(paper):
             text = ",\n".join(f"  {json.dumps(rounded(row))}" for row in rows)
             (folder_of(paper) / "real.json").write_text(f'{{"rows": [\n{text}\n]}}\n', encoding="utf-8")
-        if "(headlines.svg)" in (folder_of(paper) / "README.md").read_text("utf-8"):
-            draw_headlines(paper)
+        if "](headlines.svg)" in (folder_of(paper) / "README.md").read_text(encoding="utf-8"):
+            save_figure(headline_picture(as_reproduction(paper)), folder_of(paper) / "headlines.svg")
     for page in pages():
         page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
 

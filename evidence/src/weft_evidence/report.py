@@ -19,7 +19,7 @@ from weft_evidence import title_of
 from weft_evidence.causes import why_claims_fail
 from weft_evidence.claims import Claim, Reproduction, Verdict
 from weft_evidence.constants import cell
-from weft_evidence.constants import recorded as stable_rows
+from weft_evidence.constants import known as stable_rows
 from weft_evidence.headlines import COLUMNS
 from weft_evidence.headlines import cells as headline_cells
 
@@ -130,7 +130,7 @@ def headline_table(result: Reproduction) -> Table:
     for i, title in enumerate(COLUMNS):
         table.add_column(title, justify="right" if 0 < i < 4 else "left", header_style="bold", no_wrap=True)
     for claim in result.headlines:
-        *cells, verdict = headline_cells(claim)
+        *cells, verdict = headline_cells(result.paper, claim)
         table.add_row(*cells, Text(verdict, style=_STYLES.get(claim.verdict, "dim")))
     return table
 
@@ -179,10 +179,11 @@ def render(result: Reproduction, command: str = "") -> str:
     commands = "\n".join(dict.fromkeys(claim.command for claim in result.claims))
     head += verdict_card(result.sentence)
     if result.headlines:
-        stable = stable_rows(result.paper)
+        stable = {one.headline: one for one in stable_rows(result.paper)}
         more = ("stability",) if stable else ()
         first = [
-            (*headline_cells(claim), *(cell(claim, stable, result.paper) for _ in more)) for claim in result.headlines
+            (*headline_cells(result.paper, claim), *(cell(claim, stable, result.paper) for _ in more))
+            for claim in result.headlines
         ]
         table = _grid((*COLUMNS, *more), first, result.headlines, COLUMNS.index("verdict"))
         drawn = picture_card(headline_picture(result), "headlines", _BESIDE) if _beside(result) else ""

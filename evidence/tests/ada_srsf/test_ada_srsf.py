@@ -12,7 +12,7 @@ from weft.scenario.problems import read_toml
 from weft.scenario.shipped import scenario_path
 from weft.workload import zoo
 from weft_evidence import reproduce
-from weft_evidence.ada_srsf import CLAIMS, KAPPAS, MEMORY, RELEASED, RELEASED_16GB, RELEASED_COMPARED, TABLE_IV, TABLE_V
+from weft_evidence.ada_srsf import CLAIMS, KAPPAS, MEMORY, RELEASED, TABLE_IV, TABLE_V
 from weft_evidence.ada_srsf.sweeps import ETA, SWEEPS, B, drawn, paper_scenario, run_sweep
 from weft_evidence.claims import Reproduction, Request
 from weft_evidence.report import claims_table, gpu_shares, render
@@ -65,8 +65,8 @@ def test_every_claim_of_the_two_tables_has_the_number_of_the_authors_simulator_b
         n for n in CLAIMS if n.startswith(("table-iv.", "table-v."))
     }
     assert {n for n in told if n.startswith("no-limit.")} == {n for n in CLAIMS if n.startswith("no-limit.")}
-    assert set(RELEASED_16GB) == {name.removeprefix("16gb.") for name in told if name.startswith("16gb.")}
-    assert len(told) == 7 * 4 + 17 + len(RELEASED_16GB) + 24
+    assert set(RELEASED["16gb"]) == {name.removeprefix("16gb.") for name in told if name.startswith("16gb.")}
+    assert len(told) == 7 * 4 + 17 + len(RELEASED["16gb"]) + 24
     assert told["16gb.table-iv.lwf-1.jct-mean"] == (1341.0, 2442.0)
     assert told["no-limit.table-v.saving-over-srsf-1"] == (20.5, -0.6)
     assert all(a == b for name, (a, b) in told.items() if ".srsf-" in name and ".jct-" in name)
@@ -79,13 +79,13 @@ def test_every_claim_of_the_two_tables_has_the_number_of_the_authors_simulator_b
 def test_what_the_authors_simulator_compares_follows_from_its_means() -> None:
     """A mean of ratios on the same jobs lies near the ratio of the means."""
     rows = {**TABLE_IV, **TABLE_V}
-    methods = {rows[name][0]: name for name in RELEASED}
+    methods = {rows[name][0]: name for name in RELEASED["rows"]}
     column = {"jct_mean_s": 1, "gpu_utilisation": 0, "jct_p95_s": 3}
-    for name, told in RELEASED_COMPARED.items():
+    for name, told in RELEASED["compared"].items():
         if name.endswith("order"):
             continue
         metric = column["gpu_utilisation" if "utilisation" in name else "jct_p95_s" if "p95" in name else "jct_mean_s"]
-        first, second = (RELEASED[methods[stack]] for stack in CLAIMS[name].stacks)
+        first, second = (RELEASED["rows"][methods[stack]] for stack in CLAIMS[name].stacks)
         for version in (0, 1):
             ratio = first[version][metric] / second[version][metric]
             expected = 100 * (1 - ratio) if "saving" in name else ratio

@@ -149,6 +149,10 @@ def test_ranges_and_bounds_are_directions_at_best() -> None:
     assert "58 to 71" in ranged.what
     single = CLAIMS["figure-13a.jct.over-gandiva.2-racks"]
     assert single.rule(single.published, Measured(-40.0, (-45.0, -35.0))) == "reproduced"
+    table = CLAIMS["figure-13a.jct.over-gandiva.8-racks"]  # Table II has the numbers for 8 racks
+    assert table.published == pytest.approx(51.5, abs=0.05)
+    assert table.rule(table.published, Measured(52.0, (45.0, 59.0))) == "reproduced"
+    assert CLAIMS["figure-13a.jct.over-tiresias-racks.8-racks"].published == pytest.approx(36.6, abs=0.05)
     best = CLAIMS["figure-7.makespan.best-over-gandiva"]
     assert best.rule(best.published, Measured(92.0, (90.0, 94.0))) == "direction"
 
@@ -304,6 +308,20 @@ def test_jobs_that_are_done_sooner(everything: Runs) -> None:
     larger = [job for job, gpus in dally.jobs.select("job_id", "gpus").iter_rows() if gpus > 1]
     sooner = 100.0 * sum(found[job] < other[job] for job in larger) / len(larger)
     assert ended(dally, tiresias, least_gpus=2)[0] == pytest.approx(sooner)
+
+
+def test_quantiles_at_which_dally_is_the_shorter(everything: Runs) -> None:
+    """Figure 9: nothing lies left of itself, and a curve and its opposite share the quantiles."""
+    from weft_evidence.dally import _left_of
+
+    dally, tiresias = everything.by_stack["dally@batch-8"][0], everything.by_stack["tiresias@batch-8"][0]
+    assert _left_of(dally, dally) == 0.0
+    mine, theirs = _left_of(dally, tiresias), _left_of(tiresias, dally)
+    assert mine is not None
+    assert theirs is not None
+    assert 0.0 < mine + theirs <= 100.0
+    shorter = replace(dally, jobs=dally.jobs.with_columns(dally.jobs["jct_s"] / 2.0))
+    assert _left_of(shorter, dally) == 100.0
 
 
 def test_every_picture_can_be_drawn(everything: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

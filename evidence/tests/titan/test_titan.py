@@ -16,6 +16,7 @@ from weft.results.series import Steps
 from weft.testing import check_place
 from weft_evidence import claims_of, reproduce, titan
 from weft_evidence.claims import Measured, Request
+from weft_evidence.pages import as_reproduction
 from weft_evidence.titan.experiments import IdleMachines, SkewOrIdle, accuracy, earned, inside
 from weft_evidence.titan.figures import label_points
 from weft_evidence.titan.runs import (
@@ -89,6 +90,17 @@ def test_a_bound_that_is_kept_is_a_direction() -> None:
     check = claims_of("titan")["exact.titan.ratio"]
     assert check.rule(check.published, Measured(100.0)) == "direction"
     assert check.rule(check.published, Measured(50.0)) == "no"
+
+
+def test_each_published_number_is_counted_once() -> None:
+    """The same over time, without contention or beside ElasticFlow with other ranks stands apart, and our changes of
+    Algorithm 3 are ours."""
+    found = as_reproduction("titan")
+    counted = {claim.id for claim in found.published}
+    assert {"exp-3.over-hived", "exact.titan-printed.ratio"} <= counted
+    assert not any(name.startswith(("over-time.", "alone.")) or name.endswith("-dealt") for name in counted)
+    assert counted.isdisjoint({"exact.titan.ratio", "exact-tight.titan-plus.bound-broken"})
+    assert "; over time " in found.counts
 
 
 def test_a_place_needs_intervals() -> None:

@@ -15,9 +15,10 @@ _VGG11, _VGG16, VGG19 = "vgg11[batch=104]", "vgg16[batch=46]", "vgg19[batch=104]
 RESNET50, _WIDE, DLRM = "resnet50[batch=24]", "wide-resnet101[batch=40]", "dlrm-benchmark"
 _MODELS = [_VGG11, _VGG16, VGG19, RESNET50, _WIDE, "bert-base", "roberta", "camembert", "xlm", "gpt1", "gpt2",
            "gpt2-medium", DLRM]  # fmt: skip
+GPT2_A = "gpt2-a[batch=24,parallel=hybrid]"
 _PARALLEL = [
     "gpt1[parallel=hybrid]",
-    "gpt2-a[batch=24,parallel=hybrid]",
+    GPT2_A,
     "gpt2-b[batch=70,parallel=hybrid]",
     "gpt3-cassini[parallel=hybrid]",
     DLRM,

@@ -175,7 +175,10 @@ def _lower(stack: str) -> Check:
         share = np.mean([with_shifts.get(model, 0.0) < plain[model] for model in marked]) if marked else None
         return Measured(None if share is None else 100.0 * float(share))
 
-    what = f"Figures 13b to d: models with fewer marks under {stack}+cassini than under {stack} (all)"
+    what = (
+        f"Figures 13b to d: of the models with marks under {stack}, which DLRM has none of, those with fewer under "
+        f"{stack}+cassini, three seeds (all)"
+    )
     return Check(what, 100.0, "%", measure, in_place, slow=True)
 
 
@@ -186,6 +189,10 @@ def _resnet_marks(lab: Any) -> Measured:
     return Measured(found.get(RESNET50, 0.0) / mean if mean else None)
 
 
+# A model that meets nobody on a link has no marks, which says nothing of its size.
+_FEWER = Rule(
+    lambda p, m: some_effect(1.0, more=False)(p, m) if m.value else "not judged", Kind.DIRECTION, 1.0
+)  # fmt: skip
 STATEMENTS: dict[str, Check] = {
     "figure-2.fair-share": Check(
         "Figure 2: bandwidth of two VGG19 jobs that start together, each (half the link)", 22.0, "Gbit/s",
@@ -210,16 +217,16 @@ STATEMENTS: dict[str, Check] = {
     ),
     "figure-18.accuracy-order": Check(
         f"Figure 18: score lost by a grid of {COARSE:g} degrees less that of {PAPER:g} (more)", None, "",
-        lambda lab: Measured(lost(COARSE) - lost(PAPER)), some_effect(0.0), seeded=False,
+        lambda lab: Measured(lost(COARSE) - lost(PAPER)), some_effect(0.0), seeded=False, kind=Kind.CONSTRUCTION,
     ),
     "figure-18.time-order": Check(
         f"Figure 18: CPU time of a grid of {FINE:g} degree over one of {PAPER:g} (more)", None, "x",
-        lambda lab: Measured(_grid_s(FINE) / _grid_s(PAPER)), some_effect(1.0), seeded=False,
+        lambda lab: Measured(_grid_s(FINE) / _grid_s(PAPER)), some_effect(1.0), seeded=False, kind=Kind.CONSTRUCTION,
     ),
     "figure-13.themis.ecn-order": _lower("themis"),
     "figure-13.pollux.ecn-order": _lower("pollux"),
     "figure-19.resnet50": Check(
         "Figure 19: marks of ResNet50 over the mean of the other models, Figure 13 under themis (lower)", None, "x",
-        _resnet_marks, some_effect(1.0, more=False), slow=True,
+        _resnet_marks, _FEWER, slow=True,
     ),
 }  # fmt: skip

@@ -73,7 +73,8 @@ def reproduce(
     read. A reproduction that was interrupted continues from the runs that had finished.
 
     --stability runs the headline claims at --quick size over three seeds with our values, then with one constant that
-    we chose at a time at either end of its range. A claim whose verdict flips is unstable, and by what is said.
+    we chose at a time at either end of its range. A claim that stops to hold, or begins to, is unstable, and by what
+    is said.
 
     Example: weft reproduce ada-srsf --quick --report ada-srsf.html
     """

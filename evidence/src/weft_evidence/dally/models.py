@@ -57,10 +57,11 @@ def checks() -> dict[str, Check]:
         "section-iii-b.skew": Check(
             "six models: correlation of skew with communication over computing across racks (weak: below 0.5)", None,
             "correlation", (), _correlation, some_effect(0.5, more=False), seeded=False,
+            kind=Kind.FITTED,
         ),
         "section-iii-b.resnet18-over-vgg11": Check(
             "communication over computing across racks, ResNet18 (low skew) over VGG11 (high; more than 1)", None,
-            "times", (), _over, some_effect(1.0), seeded=False,
+            "times", (), _over, some_effect(1.0), seeded=False, kind=Kind.FITTED,
         ),
         "figure-4.up-and-down": Check(
             f"Figure 4: of the changes of the rack timer of 16 GPUs, 8 racks, those that go the rarer way, seeds 0 to "

@@ -1,8 +1,9 @@
-"""Claims and the picture of docs/papers/flow-scheduling.md.
+"""Claims and the pictures of docs/papers/flow-scheduling.md.
 
 `python -m weft_evidence.flows.experiments` runs the frontier and draws it. `python -m weft_evidence.flows.experiments
 claims` runs all claims over five seeds, with the experiments that change one thing in each, and writes what they
 measured to claims.json and causes.json. Both take runs that were kept. `python -m weft_evidence.flows.experiments
+figure-8` draws that figure (30 short runs). `python -m weft_evidence.flows.experiments
 uncontended` prints the table of jobs that meet only the traffic of others (7 minutes beside other work), `python -m
 weft_evidence.flows.experiments patient` that of shortest:patient on thirty seeds (two numbers after it are another
 first seed and how many)."""
@@ -29,7 +30,8 @@ from weft.sim.spec import NetworkSpec
 from weft_evidence.claims import Measured, Request
 from weft_evidence.flows.beyond import AGAINST, EVEN, WHERE
 from weft_evidence.flows.lab import delivered_alone
-from weft_evidence.flows.runs import FlowRuns, Setting, interval, others_more, others_more_together, saved
+from weft_evidence.flows.orders import BASELINES
+from weft_evidence.flows.runs import FlowRuns, Setting, bed, interval, others_more, others_more_together, saved
 from weft_evidence.pages import ROOT, asked_for, save_figure, write_claims
 
 FOLDER = ROOT / "docs" / "papers" / "flow-scheduling"
@@ -120,7 +122,7 @@ def patient_table(request: Request, places: Iterable[tuple[str, str, Callable[..
 def main() -> None:
     """Write claims.json, or frontier.svg: the picture that the report of `weft reproduce flows` has."""
     from weft.runs.kept import kept
-    from weft_evidence.flows import reproduce
+    from weft_evidence.flows import pictures, reproduce
 
     if sys.argv[1:] == ["uncontended"]:
         print(*uncontended_table(uncontended), sep="\n")
@@ -131,8 +133,13 @@ def main() -> None:
             for line in patient_table(Request(seed=first, seeds=n, workers=1), WHERE):
                 print(line, flush=True)
         return
-    asked_for(["claims", "uncontended", "patient"] if sys.argv[1:] else [])
+    asked_for(["claims", "figure-8", "uncontended", "patient"] if sys.argv[1:] else [])
     FOLDER.mkdir(parents=True, exist_ok=True)
+    if sys.argv[1:] == ["figure-8"]:
+        with kept():
+            (picture,) = pictures(FlowRuns(Request(seed=1, seeds=5, workers=1), [bed(p) for p in ("flow", *BASELINES)]))
+        save_figure(picture.draw(), FOLDER / "figure-8.svg")
+        return
     whole = sys.argv[1:] == ["claims"]
     with kept():
         result = reproduce(Request(seed=1, seeds=5, workers=1, claims=() if whole else ("beyond.frontier",)))

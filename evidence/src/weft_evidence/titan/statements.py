@@ -276,7 +276,8 @@ def _numbers(
 ) -> dict[str, Check]:
     return {
         f"{claim}.{name}": _bed(
-            f"{what}, {name}", value, unit, lambda name=name: of(on_testbed(name, model, workers)), nearly  # type: ignore[misc]
+            f"{what}, {name} (other GPUs)", value, unit,
+            lambda name=name: of(on_testbed(name, model, workers)), nearly, Kind.CONTROL,  # type: ignore[misc]
         )
         for name, value in PUBLISHED[key].items()
     }  # fmt: skip
