@@ -26,7 +26,7 @@ from weft_evidence.checks import (
 )
 from weft_evidence.claims import Kind, Measured, Picture, Reproduction, Request, Runs
 from weft_evidence.dally import models
-from weft_evidence.dally.latency import TIERS, latencies, share
+from weft_evidence.dally.latency import share
 from weft_evidence.dally.runs import GANDIVA, RACKS, has_files, quarter_words, run_experiments, timers_over_time
 from weft_evidence.dally.shapes import ASTRA_SIM
 from weft_evidence.rows import read
@@ -118,28 +118,6 @@ def _table_i() -> dict[str, Check]:
                 kind=Kind.FITTED,
             )  # fmt: skip
     return found
-
-
-def _monotone() -> Check:
-    def measure(runs: Runs) -> Measured:
-        rows = [[share(model, where) for where in TIERS] for model in DALLY_TABLE_I]
-        return Measured(float(sum(row[0] <= row[1] <= row[2] for row in rows)))
-
-    return Check(
-        "Figure 1: models whose iteration grows from machine to rack to network (all 6 must)", 6.0, "models", (),
-        measure, in_place, seeded=False, kind=Kind.FITTED,
-    )  # fmt: skip
-
-
-def _own_latency() -> Check:
-    def measure(runs: Runs) -> Measured:
-        return Measured(float(len({round(exact, 9) for _, _, _, exact in latencies() if exact > 0})))
-
-    return Check(
-        "Figure 6: different latencies of the placements of six jobs, where Themis has one share for each tier "
-        "(more than 6; with the models of Table I)",
-        6.0, "latencies", (), measure, some_effect(6.0), seeded=False,
-    )  # fmt: skip
 
 
 TAILS = {"queueing_p95_s": "p95", "queueing_p99_s": "p99"}  # not among the metrics that are compared everywhere
@@ -357,9 +335,7 @@ def _mean_timer(rows: Sequence[tuple[float, float, float]]) -> float:
 
 CLAIMS: dict[str, Check] = {
     **_table_i(),
-    "figure-1.growth": _monotone(),
     "figure-4.timers": _timers(),
-    "figure-6.own-latency": _own_latency(),
     "figure-7.makespan.best-over-tiresias": _best("Figure 7", "makespan", 69.0, "makespan_s", "tiresias"),
     "figure-7.makespan.best-over-tiresias-racks": _best("Figure 7", "makespan", 69.0, "makespan_s", "tiresias-racks"),
     "figure-7.makespan.best-over-gandiva": _best("Figure 7", "makespan", 92.0, "makespan_s", "gandiva"),

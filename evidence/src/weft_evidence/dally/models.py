@@ -11,7 +11,7 @@ from weft.network.cost import DALLY_TABLE_I
 from weft.policies.place.skew import skew_of
 from weft_evidence.checks import Check, in_place, some_effect
 from weft_evidence.claims import Kind, Measured, Runs
-from weft_evidence.dally.latency import share
+from weft_evidence.dally.latency import TIERS, latencies, share
 from weft_evidence.dally.runs import timers_over_time
 
 SEEDS = 3
@@ -44,9 +44,33 @@ def _both_ways(runs: Runs) -> Measured:
     return Measured.over_seeds(found)
 
 
+def _monotone() -> Check:
+    def measure(runs: Runs) -> Measured:
+        rows = [[share(model, where) for where in TIERS] for model in DALLY_TABLE_I]
+        return Measured(float(sum(row[0] <= row[1] <= row[2] for row in rows)))
+
+    return Check(
+        "Figure 1: models whose iteration grows from machine to rack to network (all 6 must)", 6.0, "models", (),
+        measure, in_place, seeded=False, kind=Kind.FITTED,
+    )  # fmt: skip
+
+
+def _own_latency() -> Check:
+    def measure(runs: Runs) -> Measured:
+        return Measured(float(len({round(exact, 9) for _, _, _, exact in latencies() if exact > 0})))
+
+    return Check(
+        "Figure 6: different latencies of the placements of six jobs, where Themis has one share for each tier "
+        "(more than 6; with the models of Table I)",
+        6.0, "latencies", (), measure, some_effect(6.0), seeded=False,
+    )  # fmt: skip
+
+
 def checks() -> dict[str, Check]:
     """By name."""
     return {
+        "figure-1.growth": _monotone(),
+        "figure-6.own-latency": _own_latency(),
         **{
             f"table-i.order.{where}": Check(
                 f"models by communication over computing, {words}: pairs in the published order (all 15 must be)",
