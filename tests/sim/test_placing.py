@@ -1,21 +1,25 @@
 """A program that is placed anew equals one that is made node by node."""
 
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.cycle import Core
-from weft.core.loop import run
-from weft.model import Job
+import weft
 from weft.model.cluster import Cluster
 from weft.model.profile import APART, Compute, Profile, Transfer
 from weft.network.topologies import build_cluster
-from weft.sim.engine.program import PARTS, Program, make_program
+from weft.sim.engine.program import PARTS, NodeSpec, Program, make_program
 from weft.sim.lower import Lowering
-from weft.sim.spec import NetworkSpec, RunSpec
-from weft.sim.world import SimWorld
-from weft.stacks import resolve
+from weft.sim.spec import NetworkSpec
 
-MACHINE = {"gpus_per_server": 4, "nic_gbps": 40, "gpu": "H100", "intra_server_gbps": 1200}
+MACHINE: dict[str, Any] = {"gpus_per_server": 4, "nic_gbps": 40, "gpu": "H100", "intra_server_gbps": 1200}
 CLUSTERS = [
     build_cluster("leaf-spine", racks=3, servers_per_rack=2, oversubscription=2, **MACHINE),
     build_cluster("leaf-spine", racks=3, servers_per_rack=2, spines=3, intra_latency_us=3, latency_us=5, **MACHINE),
@@ -68,3 +72,54 @@ def test_on_other_gpus(profile: Profile, cluster: Cluster, data: st.DataObject) 
         anew = Lowering(cluster, NetworkSpec()).program(profile, gpus, flow_key=flow_key)
         assert same(lowering.program(profile, gpus, flow_key=flow_key), anew)
         assert same(make_program(anew.specs, lowering.capacity), anew)
+
+
+SCENARIO = """
+[cluster]
+topology = "leaf-spine"
+racks = 4
+servers_per_rack = 2
+gpus_per_server = 4
+gpu = "A100"
+gpu_memory_gb = 400
+nic_gbps = 100
+oversubscription = 4
+[workload]
+source = "poisson"
+jobs = 24
+load = 0.9
+models = ["gpt2-a[parallel=pipeline]", "llama-7b[parallel=pipeline]"]
+gpus = { 8 = 2, 16 = 1 }
+iterations = [200, 2000]
+[stack]
+name = "STACK"
+[run]
+exact = false
+restart_s = 30
+"""
+
+
+def test_no_named_stack_lays_out_far_more_than_the_cheapest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes that are laid out one by one, however often jobs start: less than half of what starts would take if each
+    were made anew, and within ten times those of the cheapest stack."""
+    work, anew, starts = Counter[str](), Counter[str](), Counter[str]()
+    started = Lowering.program
+
+    def laid_out(specs: Sequence[NodeSpec], capacity: npt.NDArray[np.float64], **given: Any) -> Program:
+        work[stack] += len(specs)
+        return make_program(specs, capacity, **given)
+
+    def program(self: Lowering, *given: Any) -> Program:
+        made = started(self, *given)
+        anew[stack] += len(made.nodes)
+        return made
+
+    monkeypatch.setattr("weft.sim.lower.make_program", laid_out)
+    monkeypatch.setattr(Lowering, "program", program)
+    for stack in ("fifo", "fifo-backfill", "gandiva:60", "themis", "themis+cassini", "dally", "srsf", "weft"):
+        file = tmp_path / "hybrid.toml"
+        file.write_text(SCENARIO.replace("STACK", stack), encoding="utf-8")
+        starts[stack] = weft.simulate(file).spans.height
+    assert starts["gandiva:60"] > 3 * starts["fifo"]
+    assert all(2 * work[name] < anew[name] for name in starts)
+    assert max(work.values()) < 10 * min(work.values())

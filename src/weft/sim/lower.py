@@ -107,7 +107,7 @@ class Lowering:
             return self._kept[key][1]
         if chosen is not None:
             return self._made(profile, gpus, flow_key, chosen, delay_s)
-        where = (id(profile), gpus, flow_key)
+        where = (id(profile), gpus if self.shared_gpus else self.cluster.ends(gpus), flow_key)
         if (known := self._placed.find(where)) is not None:
             return known
         return self._placed.keep(where, profile, self._made(profile, gpus, flow_key, None, delay_s))
