@@ -329,6 +329,15 @@ class Cluster:
         """Whether every server has one NIC, and NVLink joins no servers."""
         return not self.nvlinks and all(not s.nics for s in self.servers)
 
+    def ends(self, gpus: Sequence[int]) -> tuple[int, ...]:
+        """What the network sees of a placement, rank by rank: the servers where each has one NIC, or else the GPUs."""
+        if not self.plain:
+            return tuple(gpus)
+        known = self.known["ends"]
+        if not known:
+            known.update(enumerate(self.server_of_gpu.tolist()))
+        return tuple([known[gpu] for gpu in gpus])
+
     # Unequal servers
 
     @cached_property

@@ -13,6 +13,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from weft.errors import InputError
 
 Workers = tuple[int, ...] | None  # ranks; None means all workers of the job
@@ -137,6 +140,23 @@ class Profile:
     def grouped(self) -> bool:
         """Whether some workers talk without the others, as in a pipeline: then it matters who stands beside whom."""
         return any(isinstance(task, Transfer) and task.workers is not None for task in self.tasks)
+
+    @cached_property
+    def sent(self) -> tuple[tuple[int, ...], npt.NDArray[np.intp]]:
+        """The first transfer of each kind, and the kind of each transfer: those of one kind differ in their place in
+        the graph only."""
+        kinds, firsts = dict[object, int](), list[int]()
+        lists, known = dict[Workers, int](), dict[int, int]()  # a number for each list of workers; by identity
+        of_task = []
+        for i, task in enumerate(self.tasks):
+            if isinstance(task, Transfer):
+                if (workers := known.get(id(task.workers))) is None:
+                    workers = known[id(task.workers)] = lists.setdefault(task.workers, len(lists))
+                way = (task.collective, workers, task.servers, task.bytes, task.demand_bytes_per_s)
+                of_task.append(kinds.setdefault(way, len(kinds)))
+                if len(kinds) > len(firsts):
+                    firsts.append(i)
+        return tuple(firsts), np.array(of_task, np.intp)
 
     @cached_property
     def stages(self) -> int:

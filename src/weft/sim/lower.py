@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from weft.model.profile import APART, Compute, Profile, Transfer
 from weft.network.collectives import open_collective, route_collective
 from weft.network.cost import shape_of
 from weft.policies.pace.rates import Transport
+from weft.sim.compiled.state import TRANSFER
 from weft.sim.engine.program import LinkUnits, NodeSpec, Program, compute_node, make_program, transfer_node
 from weft.sim.spec import NetworkSpec
 
@@ -27,7 +29,31 @@ if TYPE_CHECKING:
     from weft.network.collectives import Chosen, OpenFlow, RoutedCollective
 
 
-_NODES = 200_000  # most nodes of programs that are kept for jobs that come back to the same GPUs
+_NODES = 200_000  # most nodes of programs that are kept, of either sort
+
+
+class _Kept:
+    """Programs that may be asked for again, with their profiles, whose ids are part of the keys; those that nobody has
+    asked for longest go first."""
+
+    def __init__(self) -> None:
+        self._programs: OrderedDict[tuple[object, ...], tuple[Profile, Program]] = OrderedDict()
+        self._n_nodes = 0
+
+    def find(self, key: tuple[object, ...]) -> Program | None:
+        """The program of that key, which is the last to go from here on."""
+        if key not in self._programs:
+            return None
+        self._programs.move_to_end(key)
+        return self._programs[key][1]
+
+    def keep(self, key: tuple[object, ...], profile: Profile, program: Program) -> Program:
+        """Note a program."""
+        self._programs[key] = (profile, program)
+        self._n_nodes += len(program.nodes)
+        while self._n_nodes > _NODES:
+            self._n_nodes -= len(self._programs.popitem(last=False)[1][1].nodes)
+        return program
 
 
 class Lowering:
@@ -58,8 +84,8 @@ class Lowering:
         self._units = LinkUnits.of(self.capacity, finest)
         self.cost = network.cost
         self._kept: dict[tuple[int, float | None], tuple[Profile, Program]] = {}
-        self._placed: OrderedDict[tuple[int, Placement, int], tuple[Profile, Program]] = OrderedDict()  # latest last
-        self._n_nodes = 0  # of the programs in _placed
+        self._placed = _Kept()  # programs of jobs on their GPUs
+        self._shapes = _Kept()  # one program of each profile and number of groups that its transfers have
 
     def program(
         self, profile: Profile, gpus: Placement, model: str = "", flow_key: int = 0, chosen: Chosen | None = None
@@ -81,26 +107,45 @@ class Lowering:
             return self._kept[key][1]
         if chosen is not None:
             return self._made(profile, gpus, flow_key, chosen, delay_s)
-        where = (id(profile), gpus, flow_key)
-        if where in self._placed:
-            self._placed.move_to_end(where)
-            return self._placed[where][1]
-        program = self._made(profile, gpus, flow_key, None, delay_s)
-        self._placed[where] = (profile, program)
-        self._n_nodes += len(program.nodes)
-        while self._n_nodes > _NODES:
-            self._n_nodes -= len(self._placed.popitem(last=False)[1][1].nodes)
-        return program
+        where = (id(profile), gpus if self.shared_gpus else self.cluster.ends(gpus), flow_key)
+        if (known := self._placed.find(where)) is not None:
+            return known
+        return self._placed.keep(where, profile, self._made(profile, gpus, flow_key, None, delay_s))
 
     def _made(
         self, profile: Profile, gpus: Placement, flow_key: int, chosen: Chosen | None, delay_s: float | None
     ) -> Program:
+        if self.shared_gpus or self.transport.opened or self.kway_b is not None or delay_s is not None:
+            return self._laid_out(self._nodes(profile, gpus, flow_key, chosen, delay_s))
+        # Transfers of a kind have one route and size, so each kind is lowered once; the rest is as on other GPUs.
+        rows, starts = list[NodeSpec](), [0]
+        routes: dict[object, RoutedCollective | tuple[OpenFlow, ...]] = {}
+        firsts, of_task = profile.sent
+        for t in firsts:
+            task = profile.tasks[t]
+            assert isinstance(task, Transfer)
+            self._add_transfer(rows, profile, t, task, gpus, (), routes, flow_key, chosen)
+            starts.append(len(rows))
+        shape = (id(profile), *starts)
+        make = partial(self._nodes, profile, gpus, flow_key, chosen, None)
+        if (known := self._shapes.find(shape)) is None:
+            return self._shapes.keep(shape, profile, self._laid_out(make()))
+        first, count = np.array(starts)[of_task], np.diff(starts)[of_task]
+        which = np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
+        return known.placed(self._laid_out(rows), np.flatnonzero(known.nodes["kind"] == TRANSFER), which, make)
+
+    def _nodes(
+        self, profile: Profile, gpus: Placement, flow_key: int, chosen: Chosen | None, delay_s: float | None
+    ) -> list[NodeSpec]:
         nodes: list[NodeSpec] = []
         self._add_tasks(nodes, profile, gpus, flow_key, chosen, transfers=delay_s is None)
         if delay_s is not None and delay_s > 0:
             waited_for = {p for spec in nodes for p in spec.after}
             last = tuple(i for i in range(len(nodes)) if i not in waited_for)
             nodes.append(transfer_node(len(profile.tasks), 0.0, (), last, latency=delay_s))
+        return nodes
+
+    def _laid_out(self, nodes: list[NodeSpec]) -> Program:
         return make_program(nodes, self.capacity, kway_b=self.kway_b, link_units=self._units)
 
     def _leaves(self, profile: Profile) -> bool:

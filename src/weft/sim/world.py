@@ -164,7 +164,7 @@ class SimWorld(World):
         job whose paths are not chosen yet is taken to have ECMP's."""
         record = self.records[job.id]
         routes = record.routes if record.span is not None and record.span.gpus == gpus else None
-        key = (job.id, gpus, routes)
+        key = (job.id, self.cluster.ends(gpus), routes)
         if key not in self._traffic:
             if len(self._traffic) >= _TRAFFIC:
                 self._traffic.clear()

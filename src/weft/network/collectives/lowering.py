@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from weft.errors import InputError
 from weft.model.cluster import Cluster, Route
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from weft.network.collectives.routed import Chosen
 
 _INF = float("inf")
+_ROUTES = 4096  # of a cluster, that are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,27 @@ def route_collective(
     chosen: Chosen | None = None,
 ) -> RoutedCollective:
     """The part of lowering that does not depend on the size of the message. With `chosen` a route policy says which
-    paths flows take, and the groups of a job do not depend on what it says."""
+    paths flows take, and the groups of a job do not depend on what it says.
+
+    Where a server has one NIC it does not matter which of its GPUs take part, and on one server alone not even which
+    server it is; then it is known from the last time."""
+    if chosen is not None or not cluster.plain:
+        return _routed(collective, placement, cluster, n_ps, flow_key, chosen)
+    servers = cluster.ends(placement)
+    key: object = (collective, servers, n_ps, flow_key)
+    if cluster.alike_inside and collective != APART and servers.count(servers[0]) == len(servers):
+        key = (collective, len(servers), n_ps)
+    routes = cluster.known["routes"]
+    if (found := routes.get(key)) is None:
+        if len(routes) >= _ROUTES:
+            routes.clear()
+        found = routes[key] = _routed(collective, placement, cluster, n_ps, flow_key, None)
+    return cast("RoutedCollective", found)
+
+
+def _routed(
+    collective: str, placement: Sequence[int], cluster: Cluster, n_ps: int, flow_key: int, chosen: Chosen | None
+) -> RoutedCollective:
     if collective == NCCL:
         nodes = cluster.node_of_server[cluster.server_of_gpu[list(placement)]].tolist()
         names = candidates(cluster.gpu, tuple(nodes))

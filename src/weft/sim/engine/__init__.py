@@ -217,8 +217,9 @@ class Engine:
     def _make_seats(self, program: Program) -> None:
         """Make sure that the links of a program can move their seats to a block that is twice as large."""
         a = self.arrays
-        links = program.flows["link"]
-        need = 4 * int(a.links["attached"][links].sum()) + 8 * len(links)  # a block moves each time it doubles
+        used = np.zeros(len(a.links), np.bool_)
+        used[program.flows["link"]] = True
+        need = 4 * int(a.links["attached"][used].sum()) + 8 * len(program.flows)  # a block moves each time it doubles
         if int(a.scalars["n_seats"]) + need > len(a.seats):
             self._use(a._replace(seats=seated_anew(a, need)))
 

@@ -6,9 +6,9 @@ Index ranges in a program are relative; attaching it to an engine adds the offse
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain
 from typing import Any, TypeVar
 
@@ -84,9 +84,9 @@ def transfer_node(
 
 @dataclass(frozen=True)
 class Program:
-    """Arrays to copy into the engine's arenas, and the specs they were made from."""
+    """Arrays to copy into the engine's arenas, and what makes the specs that they stand for."""
 
-    specs: tuple[NodeSpec, ...]
+    make_specs: Callable[[], Sequence[NodeSpec]] = field(repr=False)
     nodes: npt.NDArray[Any] = field(repr=False)
     succ: npt.NDArray[np.int32] = field(repr=False)
     flows: npt.NDArray[Any] = field(repr=False)
@@ -101,6 +101,30 @@ class Program:
         parts = [getattr(self, part) for part in PARTS]
         object.__setattr__(self, "sizes", tuple([len(part) for part in parts]))
         object.__setattr__(self, "bytes", tuple([as_bytes(part) for part in parts]))
+
+    @cached_property
+    def specs(self) -> tuple[NodeSpec, ...]:
+        """Its nodes, one by one: few read them."""
+        return tuple(self.make_specs())
+
+    def placed(
+        self,
+        rows: Program,
+        at: npt.NDArray[np.intp],
+        which: npt.NDArray[np.intp],
+        make_specs: Callable[[], Sequence[NodeSpec]],
+    ) -> Program:
+        """The same on other links: its node `at[i]` sends what the node `which[i]` of `rows` sends."""
+        nodes = as_bytes(self.nodes).copy().view(NODE)
+        for name in _SENDS:
+            nodes[name][at] = rows.nodes[name][which]
+        first = rows.nodes["flow0"][which]
+        count = np.zeros(len(nodes) + 1, np.int64)
+        count[at + 1] = n = rows.nodes["flow1"][which] - first
+        ends = np.cumsum(count)
+        nodes["flow0"], nodes["flow1"] = ends[:-1], ends[1:]
+        flows = as_bytes(rows.flows)[np.arange(ends[-1]) + np.repeat(first - ends[at], n)].view(FLOW)
+        return replace(self, make_specs=make_specs, nodes=nodes, flows=flows)
 
 
 def whole_units(rate: float, unit: float) -> int:
@@ -159,7 +183,7 @@ def make_program(
     lead_array = _zeros(len(leads), LEAD)
     lead_array["node"], lead_array["by"] = leads, [i for i, spec in enumerate(specs) for _ in spec.leads]
     return Program(
-        tuple(specs),
+        lambda: specs,
         _laid_out(given),
         np.array(succ, np.int32),
         flow_array,
@@ -170,6 +194,7 @@ def make_program(
     )
 
 
+_SENDS = ("amount", "latency", "demand", "alone", "demand_units", "limit")  # fields that depend on routes, with flows
 # What a program knows of a node; the rest of its row is the engine's.
 _GIVEN = (
     "kind", "task", "amount", "preds", "gpu", "weight", "latency", "chunk", "demand", "snap", "claim", "level",
