@@ -41,15 +41,17 @@ class Router:
             for job in view.running.values()
             if job.status is not JobStatus.STOPPING and job.id not in leaving
         }
-        there |= {d.job: (view.job(d.job), d.gpus) for d in decisions if isinstance(d, Start)}
+        starts = {d.job: (view.job(d.job), d.gpus) for d in decisions if isinstance(d, Start)}
+        there |= starts
         order = sorted(there, key=self.table.number.__getitem__)
         key = tuple((job, there[job][1]) for job in order)
-        if key == self._seen and not self.due(view.now):
+        news = bool(starts) or key != self._seen  # a job whose start failed may start on the same GPUs again
+        if not news and not self.due(view.now):
             return decisions, None
         jobs = {job: self._routed_job(*there[job]) for job in order}
         present = {job: routes for job, routes in self.table.routes.items() if job in jobs}
-        seen, self._seen = self._seen, key
-        sight = RouteView(view.now, view.cluster, jobs, present, self.world.carried, key != seen)
+        self._seen = key
+        sight = RouteView(view.now, view.cluster, jobs, present, self.world.carried, news)
         answer = self.policy.route(sight, self.state)
         expect(self.policy, "route", "route", answer, Routing, "a Routing")
         self._check(answer, jobs)
