@@ -9,6 +9,7 @@ from weft.core.table import Table
 from weft.core.view import View
 from weft.core.world import World
 from weft.model.plan import Decision, Placement, SetRoutes, Start, State, Stop
+from weft.model.reason import both
 from weft.model.routes import Flow, RoutedJob, RouteView
 from weft.model.view import JobStatus, JobView, Spread
 from weft.policies.route.base import Route, Routing
@@ -55,10 +56,7 @@ class Router:
         answer = self.policy.route(sight, self.state)
         expect(self.policy, "route", "route", answer, Routing, "a Routing")
         self._check(answer, jobs)
-        made = [
-            replace(d, routes=answer.routes[d.job]) if isinstance(d, Start) and d.job in answer.routes else d
-            for d in decisions
-        ]
+        made = [_on_its_paths(d, answer) if isinstance(d, Start) and d.job in answer.routes else d for d in decisions]
         made += [
             SetRoutes(job, routes, answer.reasons.get(job, ""))
             for job, routes in answer.routes.items()
@@ -94,3 +92,9 @@ class Router:
                     raise refusal(
                         self.policy, "route", "route", f"gives a flow of job {job} paths {parts}; it has {most}"
                     )
+
+
+def _on_its_paths(start: Start, answer: Routing) -> Start:
+    """A start with its routes, and why it has them."""
+    why = both(start.reason, answer.reasons.get(start.job, ""))
+    return replace(start, routes=answer.routes[start.job], reason=why)
