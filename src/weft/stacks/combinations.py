@@ -83,8 +83,9 @@ def policies_in(layer: str, texts: Sequence[str]) -> list[str]:
         return re.sub(_HOW, "", one) if layer == "place" else one
 
     def anew(part: str, last: str) -> bool:
-        colons = bare(last).count(":") - is_file(last)  # a policy that has none has no settings that could go on
-        return colons < 1 or is_file(part) or re.split("[:/]", part)[0] in begins
+        before = bare(last)
+        settings = before.count(":") > is_file(before)  # without any, a comma cannot go on with them
+        return not settings or is_file(part) or re.split("[:/]", part)[0] in begins
 
     found = [one for text in texts for one in apart(text, anew)]
     for one in found:
