@@ -90,6 +90,18 @@ def test_routes_of_starts_and_of_jobs_that_run() -> None:
     assert core.table.routes == {}
 
 
+def test_a_start_that_fails_is_routed_again() -> None:
+    """The job comes back to the same GPUs at the same moment, and every start of it has paths."""
+    route = Told(lambda view, state: Routing({name: (whole(1), whole(1)) for name in view.jobs}, state))
+    world = ToyWorld(toy_cluster(), [toy_job("a", 2, 16, 0.5, 6.25e8)], failure_rate=0.6)
+    core = Core(Stack("check", Fixed({"a": (0, 8)}), route=route), world)
+    run(core, world)
+    starts = [said for said in decided(core) if said[1] == "Start a"]
+    assert len(starts) > 1
+    assert {paths for _, _, paths in starts} == {(whole(1), whole(1))}
+    assert [news for _, there, news in route.asked if there] == [True] * len(starts)
+
+
 def test_without_a_route_policy_nobody_is_asked() -> None:
     """ECMP leaves everything to the network."""
     world = ToyWorld(toy_cluster(), [toy_job("a", 2, 16)])

@@ -32,6 +32,10 @@ def test_commas_of_a_parameter_stay() -> None:
     assert policies_in("place", ["even:best-fit"]) == ["even:best-fit"]
     for layer, texts, words in (
         ("pace", ["fare"], "did you mean fair"), ("pace", ["fair,fair"], "twice"), ("order", [""], "names nothing"),
+        ("route", ["ecmp,sprey"], "no route sprey; did you mean spray"), ("route", ["spray,"], "names nothing"),
+        ("place", ["even:best-fit,firstfit"], "no place firstfit; did you mean first-fit"),
+        ("place", ["even:my.py:Mine,best-fi"], "my.py:Mine: there is no file"),
+        ("order", ["fifo,fifoo"], "no order fifoo"),
         ("place", ["dealt:"], "write dealt:PLACE"), ("place", ["ff,even"], "write even:PLACE"),
     ):  # fmt: skip
         with pytest.raises(StackError, match=words):

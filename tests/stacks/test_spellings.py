@@ -53,6 +53,7 @@ def test_settings_come_in_any_order_with_commas(layer: str, text: str, name: str
         ("planners", "themis:0.5,60,7", "'7' is not known"),
         ("place", "lwf:1.5", "1.5: it takes a whole number from 0"),
         ("pace", "flow:slot=30", "slot=30: slot takes a number from 0.1ms to 10000ms"),
+        ("route", "adaptive:every=1h", "every takes a number more than 0ms, written in ms"),
         ("interleave", "cassini:metric=most", "metric=most: metric takes one of mean, tail, racks"),
         ("pace", "tcp:cubic,", "'an empty setting' is not known"),
         ("place", "delay:manual,auto@5", "its timers follow one rule"),

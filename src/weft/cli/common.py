@@ -36,7 +36,7 @@ StackOption = Annotated[
     str | None,
     typer.Option(
         "--stack",
-        help="Stack to run instead of the scenario's: a name (weft stacks lists them), srsf/delay/none/fair, "
+        help="Stack to run instead of the scenario's: a name (weft stacks lists them), srsf/delay/none/fair/ecmp, "
         "or srsf[place=delay].",
     ),
 ]

@@ -46,7 +46,7 @@ def stacks(json: JsonOption = False) -> None:
 
 
 def _stack_table(known: dict[str, dict[str, str]]) -> Any:
-    table = plain_table("stack", "order/place/interleave/pace", "what it is", gap=3)
+    table = plain_table("stack", "order/place/interleave/pace[/route]", "what it is", gap=3)
     for column in table.columns:
         column.overflow, column.no_wrap = "fold", column.header != "what it is"
     for name, layers in known.items():

@@ -9,6 +9,7 @@ from weft.core.table import Table
 from weft.core.view import View
 from weft.core.world import World
 from weft.model.plan import Decision, Placement, SetRoutes, Start, State, Stop
+from weft.model.reason import both
 from weft.model.routes import Flow, RoutedJob, RouteView
 from weft.model.view import JobStatus, JobView, Spread
 from weft.policies.route.base import Route, Routing
@@ -41,22 +42,21 @@ class Router:
             for job in view.running.values()
             if job.status is not JobStatus.STOPPING and job.id not in leaving
         }
-        there |= {d.job: (view.job(d.job), d.gpus) for d in decisions if isinstance(d, Start)}
+        starts = {d.job: (view.job(d.job), d.gpus) for d in decisions if isinstance(d, Start)}
+        there |= starts
         order = sorted(there, key=self.table.number.__getitem__)
         key = tuple((job, there[job][1]) for job in order)
-        if key == self._seen and not self.due(view.now):
+        news = bool(starts) or key != self._seen  # a job whose start failed may start on the same GPUs again
+        if not news and not self.due(view.now):
             return decisions, None
         jobs = {job: self._routed_job(*there[job]) for job in order}
         present = {job: routes for job, routes in self.table.routes.items() if job in jobs}
-        seen, self._seen = self._seen, key
-        sight = RouteView(view.now, view.cluster, jobs, present, self.world.carried, key != seen)
+        self._seen = key
+        sight = RouteView(view.now, view.cluster, jobs, present, self.world.carried, news)
         answer = self.policy.route(sight, self.state)
         expect(self.policy, "route", "route", answer, Routing, "a Routing")
         self._check(answer, jobs)
-        made = [
-            replace(d, routes=answer.routes[d.job]) if isinstance(d, Start) and d.job in answer.routes else d
-            for d in decisions
-        ]
+        made = [_on_its_paths(d, answer) if isinstance(d, Start) and d.job in answer.routes else d for d in decisions]
         made += [
             SetRoutes(job, routes, answer.reasons.get(job, ""))
             for job, routes in answer.routes.items()
@@ -92,3 +92,9 @@ class Router:
                     raise refusal(
                         self.policy, "route", "route", f"gives a flow of job {job} paths {parts}; it has {most}"
                     )
+
+
+def _on_its_paths(start: Start, answer: Routing) -> Start:
+    """A start with its routes, and why it has them."""
+    why = both(start.reason, answer.reasons.get(start.job, ""))
+    return replace(start, routes=answer.routes[start.job], reason=why)

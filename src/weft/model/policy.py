@@ -100,7 +100,7 @@ class Setting:
         least, most = (f"{end.strip()}{self.unit}" for end in self.within[1:-1].split(","))
         low = f"a {'whole ' * self.whole}number {'more than' if self.within[0] == '(' else 'from'} {least}"
         high = "" if most.startswith("inf") else f" {'to' if self.within[-1] == ']' else 'and less than'} {most}"
-        return low + high
+        return low + high + (f", written in {self.unit}" if self.unit else "")
 
     def __str__(self) -> str:
         """What may be written, in a message."""

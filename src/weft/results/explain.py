@@ -67,7 +67,8 @@ def servers_of(gpus: list[int], servers: list[str]) -> str:
 
 def decision_line(action: str, where: str, why: Why) -> str:
     told = {
-        "start": f"to start on {where}", "stop": "to stop", "gate": "communication shifted", "hold": "to wait"
+        "start": f"to start on {where}", "stop": "to stop", "gate": "communication shifted",
+        "route": "to go over other paths", "hold": "to wait",
     }[action]  # fmt: skip
     return f"decided {told}{f': {speak(why)}' if why else ''}"
 

@@ -29,7 +29,7 @@ LINKS = {
 }  # fmt: skip
 # Bytes that a link carried in a time bin (only when the run was asked to record it).
 LINK_SERIES = {"link": pl.Int64, "start_s": pl.Float64, "end_s": pl.Float64, "bytes": pl.Float64}
-# action: start, stop, gate, hold; gpus: ids joined by spaces.
+# action: start, stop, gate, route, hold; gpus: ids joined by spaces.
 DECISIONS = {
     "cycle": pl.Int64, "time_s": pl.Float64, "job_id": pl.String, "action": pl.String, "gpus": pl.String,
     "reason": pl.String,

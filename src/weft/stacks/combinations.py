@@ -78,13 +78,18 @@ def policies_in(layer: str, texts: Sequence[str]) -> list[str]:
     """The policies that options name: `a,b`, each known in the layer. Commas of a parameter stay where they are."""
     known = set(policy_names(layer))
     begins = readable(layer).union(WRAPS if layer == "place" else ())
-    found = [
-        one
-        for text in texts
-        for one in apart(text, lambda part, _: is_file(part) or re.split("[:/]", part)[0] in begins)
-    ]
+
+    def bare(one: str) -> str:
+        return re.sub(_HOW, "", one) if layer == "place" else one
+
+    def anew(part: str, last: str) -> bool:
+        before = bare(last)
+        settings = before.count(":") > is_file(before)  # without any, a comma cannot go on with them
+        return not settings or is_file(part) or re.split("[:/]", part)[0] in begins
+
+    found = [one for text in texts for one in apart(text, anew)]
     for one in found:
-        inner = re.sub(_HOW, "", one) if layer == "place" else one
+        inner = bare(one)
         if not one:
             raise StackError(f"--{layer.removesuffix('s')} names nothing{near('', sorted(known))}")
         make(layer, inner or one)

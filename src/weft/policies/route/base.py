@@ -16,8 +16,8 @@ from weft.model.routes import RouteView
 class Routing:
     """New routes by job, each job's in the order of its `flows`, the policy's next state, and why by job.
 
-    A job that is not named keeps its routes; one that starts and is not named gets ECMP's. `wake_s` asks for another
-    call then, though nothing else happens.
+    A job that is not named keeps its routes; one that starts and is not named gets ECMP's. The reason of a job that
+    starts is written behind the planner's. `wake_s` asks for another call then, though nothing else happens.
     """
 
     routes: Mapping[str, Routes]
