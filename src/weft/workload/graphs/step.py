@@ -8,7 +8,7 @@ thousands of workers has no more tasks than one on a few.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from weft.errors import InputError
@@ -54,6 +54,8 @@ def _check(name: str, layers: tuple[Layer, ...], batch: int, layout: Layout) -> 
         raise InputError(f"{what} has no experts; leave ep out")
     for key, ways, counts in (
         ("tp", layout.tensor, {layer.heads: "heads" for layer in layers}),
+        ("tp", layout.tensor, {layer.kv_heads: "heads of keys and values" for layer in layers}),
+        ("cp", layout.context, {layer.tokens: "tokens" for layer in layers}),
         ("ep", layout.expert, {layer.experts: "experts" for layer in layers}),
     ):
         for count, things in counts.items():
@@ -70,6 +72,8 @@ def _parts(layers: tuple[Layer, ...], samples: float, layout: Layout, rates: Rat
         total = Cost()
         for layer in unit:
             total = total.then(cost(layer, samples, layout, rates))
+        if layout.recompute == "full" and unit[0].summed:  # of a block only its input stays, until it is recomputed
+            total = replace(total, kept=cost(unit[0], samples, layout, rates).output, recomputed=total.kept)
         blocks.append(total)
     count = layout.pipeline * layout.virtual
     if layout.pipeline == 1 and layout.shards * layout.copies > 1:
@@ -193,18 +197,20 @@ class _Graph:
         """What groups of a stage exchange in a pass: (name, bytes, groups, collective, whether beside computing).
 
         A backward pass of workers that split tokens gathers the inputs of its matrices once more; keys and values, of
-        which it sums the gradients, too, travel twice.
+        which it sums the gradients, too, travel twice. A backward pass that recomputes a forward pass sends again what
+        that sent.
         """
         lay, back, found = self.layout, way == "backward", []
+        again = 1.0 if back and lay.recompute == "full" else 0.0
         if lay.tensor > 1 and here.summed:
-            size = here.summed * (1.5 if back and lay.sequence else 1.0)
+            size = here.summed * ((1.5 if back and lay.sequence else 1.0) + again)
             found.append(("tensor", size, lay.tensor_groups(p), "ring", lay.tensor_overlap))
         if lay.context > 1 and here.context:
-            size = here.context * (2.0 if back else 1.0)
+            size = here.context * ((2.0 if back else 1.0) + again)
             found.append(("context", size, lay.context_groups(p), "all-gather", lay.context_overlap))
         if lay.expert > 1 and here.routed:  # there and back
             groups = lay.shard_groups(p, lay.expert)
-            found.append(("experts", 2 * here.routed, groups, "all-to-all", lay.expert_overlap))
+            found.append(("experts", 2 * here.routed * (1 + again), groups, "all-to-all", lay.expert_overlap))
         return found
 
     def _bring_weights(self, p: int) -> None:
@@ -288,7 +294,7 @@ def _memory(graph: _Graph) -> tuple[float, str]:
         sharded = lay.shard(trained, experts)
         gradients = 4.0 * (sharded if lay.by_pass else trained)
         states = STATE_BYTES * (sharded if lay.zero else trained)
-        kept = sum(x.kept for x in parts) * _waiting(lay, p) / lay.virtual
+        kept = sum(x.kept for x in parts) * _waiting(lay, p) / lay.virtual + max(x.recomputed for x in parts)
         total = held + gradients + states + kept
         sizes = {"weights": held, "gradients": gradients, "optimiser states": states, "activations": kept}
         told = ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in sizes.items())
