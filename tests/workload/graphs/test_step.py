@@ -398,3 +398,11 @@ def test_settings_of_a_layout_are_told() -> None:
     layout = Layout(tensor=2, data=2, tensor_overlap=True, context_overlap=True)
     assert overlaps(layout) == {"gradient_overlap": False, "gather_overlap": False, "tensor_overlap": True}
     assert not any(overlaps(replace_setting(layout, "tensor_overlap", False)).values())
+
+
+@pytest.mark.parametrize(("gpu", "dtype"), [("V100", "fp32"), ("T4", "fp32"), ("A100", "bf16"), ("MI300X", "bf16")])
+def test_a_layout_takes_the_precision_of_the_gpu(gpu: str, dtype: str) -> None:
+    profile = zoo.profile("llama-3.1-8b[parallel=hybrid:tp4]", 4, gpu=gpu)
+    assert f"of the {dtype} peak" in profile.source
+    asked = zoo.profile(f"llama-3.1-8b[parallel=hybrid:tp4,dtype={dtype}]", 4, gpu=gpu)
+    assert profile.gpu_s == asked.gpu_s
