@@ -385,6 +385,23 @@ def test_recomputing_keeps_inputs_of_blocks_and_one_block() -> None:
     assert plain.memory_bytes - full.memory_bytes == pytest.approx(6 * each - 6 * 2 * 128 * 256 - each)
 
 
+@pytest.mark.parametrize("layout", [Layout(pipeline=2), Layout(2, 1, 4, data=2, virtual=2, micro_batches=4)])
+def test_a_tied_embedding_is_summed_between_the_ends_of_a_pipeline(layout: Layout) -> None:
+    """Both copies' gradients, 2 bytes an element, in rings of 2; without a pipeline there is one copy and no sum."""
+    tied = replace(SMALL, head="tied")
+    found = [t for t in made(layout, tied).tasks if t.name == "tied-embedding"]
+    assert [t.bytes for t in found if isinstance(t, Transfer)] == [2.0 * 1000 * 256 / layout.tensor]
+    ranks = list(found[0].workers or ())
+    stage = layout.stage_workers
+    assert [(a, b) for a, b in zip(ranks[::2], ranks[1::2], strict=True)] == [
+        (i, i + (layout.pipeline - 1) * stage) for i in range(stage)
+    ]
+    held, own = (made(layout, shape).memory_bytes for shape in (tied, SMALL))
+    assert held == own  # the last stage holds as much as with an output layer of its own
+    alone = made(replace(layout, pipeline=1, virtual=1), tied)
+    assert not any(t.name == "tied-embedding" for t in alone.tasks)
+
+
 def test_names_of_models_carry_layouts_and_numbers() -> None:
     name = "mixtral-8x7b[parallel=hybrid:tp2xep4,layers=4,experts=4,micro_batches=2,batch=4,overlap=true]"
     profile = zoo.profile(name, 8, gpu="H100")

@@ -28,7 +28,7 @@ def step(name: str, layers: tuple[Layer, ...], batch: int, layout: Layout, rates
     """A step: `batch` samples for each data-parallel worker group, in the layout's micro-batches."""
     _check(name, layers, batch, layout)
     parts = _parts(layers, batch / layout.micro_batches, layout, rates)
-    graph = _Graph(layout, parts, rates)
+    graph = _Graph(layout, parts, rates, _tied(layers, layout))
     graph.run()
     memory, said = _memory(graph)
     return Profile(
@@ -75,6 +75,9 @@ def _parts(layers: tuple[Layer, ...], samples: float, layout: Layout, rates: Rat
         if layout.recompute == "full" and unit[0].summed:  # of a block only its input stays, until it is recomputed
             total = replace(total, kept=cost(unit[0], samples, layout, rates).output, recomputed=total.kept)
         blocks.append(total)
+    if tied := _tied(layers, layout):
+        head = blocks[-1]
+        blocks[-1] = replace(head, weights=head.weights + tied, trained=head.trained + tied)
     count = layout.pipeline * layout.virtual
     if layout.pipeline == 1 and layout.shards * layout.copies > 1:
         count = min(BUCKETS, len(blocks))
@@ -87,6 +90,11 @@ def _parts(layers: tuple[Layer, ...], samples: float, layout: Layout, rates: Rat
     return tuple(found)
 
 
+def _tied(layers: tuple[Layer, ...], layout: Layout) -> float:
+    """Elements of a tied embedding on a worker, of which the last stage of a pipeline has a copy."""
+    return sum(layer.tied for layer in layers) / layout.tensor if layout.pipeline > 1 else 0.0
+
+
 @dataclass
 class _Graph:
     """The task list while it is being written."""
@@ -94,6 +102,7 @@ class _Graph:
     layout: Layout
     parts: tuple[Cost, ...]
     rates: Rates
+    tied: float = 0.0
     tasks: list[Task] = field(default_factory=list)
     last: dict[int, tuple[int, ...]] = field(default_factory=dict)  # stage: its last tasks
     there: dict[int, int] = field(default_factory=dict)  # part: transfer that brought its weights
@@ -121,6 +130,8 @@ class _Graph:
             for queue in queues:
                 while queue and queue[0] in arrived:
                     self._pass(*queue.pop(0), arrived)
+        if self.tied:
+            self._sum_tied()
         for p in range(lay.pipeline):
             shown = self.rates.exposed if lay.gradient_overlap else 1.0
             for part in reversed(self.mine(p)) if shown and not (lay.by_pass and not lay.gradient_overlap) else ():
@@ -131,6 +142,15 @@ class _Graph:
             held = lay.shard(held, sum(x.experts for x in parts)) if lay.zero else held
             seconds = held * OPTIMISER_BYTES / self.rates.bytes_per_s + self.rates.step_s
             self.add(Compute(f"optimiser.p{p}", seconds, ends, lay.stage(p)))
+
+    def _sum_tied(self) -> None:
+        """Gradients of a tied embedding's two copies, between workers of the first and of the last stage."""
+        lay, end = self.layout, self.layout.pipeline - 1
+        pairs = tuple(rank for both in zip(lay.stage(0), lay.stage(end), strict=True) for rank in both)
+        ends = tuple(sorted({*self.last[0], *self.last[end]}))
+        ring = f"ring/{lay.stage_workers}"
+        done = self.add(Transfer("tied-embedding", MASTER_BYTES * self.tied, ends, pairs, ring))
+        self.last[0] = self.last[end] = (done,)
 
     def _turns(self, p: int) -> list[tuple[str, int, int]]:
         """What a stage does in turn: (pass, micro-batch, part)."""
