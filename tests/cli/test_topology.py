@@ -28,6 +28,18 @@ def test_drawn_and_as_a_picture(tmp_path: Path, capsys: Capture) -> None:
     assert "<svg" in picture.read_text()
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_groups_have_speeds_of_their_own(tmp_path: Path, capsys: Capture, turned: bool) -> None:
+    groups = ['{ preset = "dgx-h100", count = 1 }', '{ gpu = "A100", count = 1 }']
+    cluster = f'topology = "single-switch"\ngroup = [{", ".join(groups[::-1] if turned else groups)}]'
+    assert draw(tmp_path, cluster) == 0
+    assert "3600 Gbit/s to no limit inside a server" in " ".join(capsys.readouterr().out.split())
+    assert draw(tmp_path, cluster, "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    inside = [server["intra_server_gbps"] for rack in shown["racks"] for server in rack["servers"]]
+    assert (shown["intra_server_gbps"], inside[::-1] if turned else inside) == (3600, [3600, None])
+
+
 def test_json(tmp_path: Path, capsys: Capture) -> None:
     cluster = 'topology = "leaf-spine"\nracks = 3\nservers_per_rack = 2\noversubscription = 4.0'
     assert draw(tmp_path, cluster, "--json") == 0

@@ -162,3 +162,5 @@ def test_memory_is_that_of_the_data_sheet(tmp_path: Path, given: str, gb: float)
     assert build(load(tmp_path, text)).cluster.gpu_memory_bytes == gb * 1e9
     bare = TEXT.replace(", gpu_memory_gb = 40", "")
     assert sorted(set(build(load(tmp_path, bare)).cluster.memory_of_gpu.tolist())) == [40e9, 80e9]
+    stated = bare.replace('preset = "dgx-h100"', 'gpu = "H100"').replace("nic_gbps = 100", "gpu_memory_gb = 60")
+    assert set(build(load(tmp_path, stated)).cluster.memory_of_gpu.tolist()) == {60e9}  # what [cluster] says, for all

@@ -8,7 +8,8 @@ import pytest
 
 from weft.cli.main import run
 from weft.errors import InputError
-from weft_evidence.measured.mine import BYTES, COMPUTING, Mine, verdict
+from weft_evidence.measured import errors
+from weft_evidence.measured.mine import BYTES, COMPUTING, Mine, as_json, verdict
 
 CLUSTER = """
 [cluster]
@@ -39,7 +40,8 @@ def test_the_constant_that_was_wrong_is_found(constant: str, factor: float, tmp_
     made = Mine(written(tmp_path))
     mine = Mine(written(tmp_path, [made.predicted(row, constant, factor) for row in made.rows]))
     blamed = mine.blamed()
-    assert blamed[0].name == constant == verdict(mine.error(), blamed)
+    assert [constant] == verdict(mine.misfit(), blamed)
+    assert blamed[0].name == constant
     assert blamed[0].factor == pytest.approx(factor, rel=1e-2)
     assert blamed[0].error < 1e-2 < mine.error()
 
@@ -48,8 +50,27 @@ def test_nobody_is_to_blame_where_all_fits(tmp_path: Path) -> None:
     made = Mine(written(tmp_path))
     mine = Mine(written(tmp_path, [made.predicted(row) for row in made.rows]))
     assert mine.error() == pytest.approx(0.0, abs=1e-12)
-    assert verdict(mine.error(), mine.blamed()) == ""
+    assert verdict(mine.misfit(), mine.blamed()) == []
     assert {blame.factor for blame in mine.blamed()} == {1.0}
+
+
+def test_one_row_tells_no_constants_apart(tmp_path: Path) -> None:
+    """Both computing and the bytes can make one time what it was; which of them did, only another row can say."""
+    row = '[[measured]]\nmodel = "vgg16"\ngpus = 16\nservers = 2\niteration_s = 0.5\n'
+    path = tmp_path / "mine.toml"
+    path.write_text(CLUSTER + row)
+    mine = Mine(path)
+    blamed = mine.blamed()
+    found = as_json(mine, mine.compared(), blamed, errors(mine.compared()))
+    assert found["to_blame"] == ""
+    assert {BYTES, "nic_gbps"} <= set(found["alike"])
+    assert blamed[0].misfit == pytest.approx(0.0, abs=1e-3)
+
+
+def test_the_error_is_that_of_the_table(tmp_path: Path) -> None:
+    mine = Mine(written(tmp_path))
+    rows = mine.compared()
+    assert mine.error() == pytest.approx(errors(rows)["iterations alone"]["median"])
 
 
 def test_a_table_and_throughput(tmp_path: Path) -> None:
@@ -83,6 +104,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ('[[measured]]\nmodel = "vgg16"\ngpus = 8\n', "iteration_s"),
         ('[[measured]]\nmodel = "vgg16"\ngpus = 8\niteration_s = 1\nsamples_per_s = 2', "either"),
         ('[[measured]]\nmodel = "vgg16"\ngpus = 8\nservers = 9\niteration_s = 1', "servers"),
+        ('[[measured]]\nmodel = "vgg16"\ngpus = 16\nservers = 1\niteration_s = 1', "servers"),
+        ('[[measured]]\nmodel = "vgg16"\ngpus = 16\nservers = 5\niteration_s = 1', "servers"),
         ('[[measured]]\nmodel = "vgg16"\ngpus = 8\niteration = 1', "iteration_s"),
         ('[[measured]]\nmodel = "no-such-model"\ngpus = 8\niteration_s = 1', "no-such-model"),
     ],

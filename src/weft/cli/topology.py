@@ -52,14 +52,15 @@ def _as_dict(cluster: Cluster) -> dict[str, Any]:
     for server in cluster.servers:
         row: dict[str, Any] = {"name": server.name, "gpus": len(server.gpus)}
         if not cluster.alike:
-            row |= {"gpu": cluster.type_of_server[server.id]}
+            inside = cluster.intra_of_server[server.id]
+            row |= {"gpu": cluster.type_of_server[server.id], "intra_server_gbps": bytes_per_s_to_gbps(inside)}
         racks[server.rack].append(row)
     return {
         "topology": cluster.topology.name,
         "gpus": cluster.n_gpus,
         "gpu": cluster.gpu,
         "gpu_memory_gb": cluster.gpu_memory_bytes / GB,
-        "intra_server_gbps": bytes_per_s_to_gbps(cluster.intra_server_bytes_per_s),
+        "intra_server_gbps": bytes_per_s_to_gbps(min(cluster.intra_of_server)),
         "servers": len(cluster.servers),
         "racks": [{"servers": servers} for servers in racks],
         "nics": cluster.n_nics,

@@ -340,17 +340,20 @@ def build_cluster(scenario: Scenario, seed: int | None = None) -> Cluster:
             routes=None if section.routes is None else [Via(r.src, r.dst, tuple(r.via)) for r in section.routes],
             group=None
             if section.group is None
-            else [_with_memory(r.model_dump(exclude_none=True)) for r in section.group],
+            else [_with_memory(r.model_dump(exclude_none=True), section.gpu_memory_gb) for r in section.group],
             uplink_gbps=None if section.uplink_gbps is None else (section.uplink_gbps[0], section.uplink_gbps[1]),
             seed=seed,
             **given,
         )
 
 
-def _with_memory(machine: dict[str, Any]) -> dict[str, Any]:
-    """A machine that names its GPU type, with the memory of its data sheet if it does not say how much it has."""
+def _with_memory(machine: dict[str, Any], stated: float | None = None) -> dict[str, Any]:
+    """A machine that names its GPU type, with the memory stated for all, or else that of its data sheet, if it does not
+    say how much it has."""
     if machine.get("gpu") is None or machine.get("gpu_memory_gb") is not None or "preset" in machine:
         return machine
+    if stated is not None:
+        return {**machine, "gpu_memory_gb": stated}
     try:
         return {**machine, "gpu_memory_gb": zoo.find_gpu(machine["gpu"]).memory_gb}
     except InputError:  # a model file may time a type that the zoo does not know

@@ -111,12 +111,20 @@ def problem(text: str, field: str = "") -> PydanticCustomError:
 
 def explain(error: ValidationError, model: type[BaseModel], where: str) -> str:
     """The one line: the first problem (a misspelt key comes before what it made missing) and how many more."""
-    details = sorted(error.errors(include_url=False), key=lambda d: d["type"] != "extra_forbidden")
+    details = sorted(error.errors(include_url=False), key=_rank)
     first = _place(details[0])
     # A value that fits no member of a union is reported once for each member, but is one problem.
     more = sum(1 for d in details[1:] if not _within(first, _place(d)))
     tail = f" (and {more} more problem{'s' if more > 1 else ''})" if more else ""
     return f"{where}: {_line(details[0], model)}{tail}"
+
+
+def _rank(detail: ErrorDetails) -> int:
+    """A misspelt key comes first; that a word is no table comes last, as where a table or a name may stand the names
+    say more."""
+    if detail["type"] == "extra_forbidden":
+        return 0
+    return 2 if detail["type"].startswith("model_") and isinstance(detail.get("input"), str) else 1
 
 
 def checked(model: type[Model], data: dict[str, Any], where: str) -> Model:
@@ -172,8 +180,15 @@ def quoted(value: Any) -> str:
 
 
 def _place(detail: ErrorDetails) -> tuple[int | str, ...]:
-    """Where the problem is, without pydantic's marks for members of a union and keys of a table: list[str], [key]."""
-    return tuple(part for part in detail["loc"] if isinstance(part, int) or "[" not in part)
+    """Where the problem is, without pydantic's marks for members of a union (list[str], Model) and keys of a table."""
+    models = {each.__name__ for each in _below(BaseModel)}
+    return tuple(part for part in detail["loc"] if isinstance(part, int) or ("[" not in part and part not in models))
+
+
+def _below(model: type[BaseModel]) -> Iterable[type[BaseModel]]:
+    for each in model.__subclasses__():
+        yield each
+        yield from _below(each)
 
 
 def _within(a: tuple[int | str, ...], b: tuple[int | str, ...]) -> bool:

@@ -324,6 +324,21 @@ def test_a_layout_that_does_not_fit_is_refused(shape: str, workers: int, why: st
         ("llama-3.1-8b[parallel=hybrid:tp2,batch=3,micro_batches=2]", "does not split"),
         ("llama-3.1-8b[gather_overlap=true]", "for layouts with names"),
         ("llama-3.1-8b[parallel=hybrid:tp2,dtype=fp4]", "no fp4"),
+        ("mixtral-8x7b[parallel=hybrid:ep4,top_k=9]", "top_k is 9 of 8 experts"),
+        ("mixtral-8x7b[top_k=9]", "top_k is 9 of 8 experts"),
+        ("llama-3.1-8b[parallel=hybrid:tp4,kv_heads=2]", "2 heads of keys and values do not split into 4"),
+        ("llama-3.1-8b[parallel=hybrid:cp2,sequence=8191]", "8191 tokens do not split into 2"),
+        ("llama-3.1-8b[parallel=hybrid:tp2,servers=9]", "servers is for parameter servers"),
+        ("llama-3.1-8b[parallel=hybrid:tp2,apart=true]", "apart is for parameter servers"),
+        ("llama-3.1-8b[parallel=hybrid:tp2,schedule=1f1b]", "schedule has no meaning without pp"),
+        ("llama-3.1-8b[parallel=hybrid:cp2,tensor_overlap=true]", "tensor_overlap has no meaning without tp"),
+        ("llama-3.1-8b[parallel=hybrid:cp2,sequence_parallel=true]", "sequence_parallel has no meaning without tp"),
+        ("llama-3.1-8b[parallel=hybrid:tp2,context_overlap=true]", "context_overlap has no meaning without cp"),
+        ("mixtral-8x7b[parallel=hybrid:tp2,expert_overlap=true]", "expert_overlap has no meaning without ep"),
+        ("vgg16[schedule=1f1b]", "schedule is for pipeline"),
+        ("vgg16[micro_batches=2]", "micro_batches is for pipeline"),
+        ("vgg16[servers=3]", "servers is for parameter servers"),
+        ("gpt3[servers=3]", "servers is for parameter servers"),
         ("vgg16[layers=3]", "no layers that could be changed"),
         ("llama-3.1-8b[experts=8]", "no experts that could be changed"),
     ],
@@ -331,6 +346,60 @@ def test_a_layout_that_does_not_fit_is_refused(shape: str, workers: int, why: st
 def test_a_setting_that_cannot_be_carried_out_is_refused(name: str, why: str) -> None:
     with pytest.raises(InputError, match=why):
         zoo.profile(name, 4, gpu="H100")
+
+
+def test_no_micro_batches_are_refused() -> None:
+    with pytest.raises(InputError, match="micro_batches is 0"):
+        zoo.profile("llama-3.1-8b[parallel=hybrid:tp4]", 4, gpu="H100", micro_batches=0)
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "forward", "plain"),
+    [
+        (Layout(tensor=4), SMALL, 1.0, 2.5),
+        (Layout(tensor=4, sequence=False), SMALL, 1.0, 2.0),
+        (Layout(context=4, zero=0), SMALL, 1.0, 3.0),
+        (Layout(data=4, expert=4, zero=0), MIXED, 1.0, 2.0),
+    ],
+)
+def test_a_recomputed_pass_sends_again(layout: Layout, shape: Transformer, forward: float, plain: float) -> None:
+    """Of a half block's message the passes send `plain` times its size, and once more what the forward pass sent: of
+    tensor workers that split tokens 1 + 1.5 halves become 1 + 2.5, as Megatron-LM's 4 all-reduces of a block become 6.
+    """
+
+    def inside(lay: Layout) -> float:
+        names = ("tensor", "rest-of-tensor", "context", "rest-of-context", "experts", "rest-of-experts")
+        tasks = made(lay, shape).tasks
+        return sum(t.bytes for t in tasks if isinstance(t, Transfer) and t.name.startswith(names))
+
+    once = inside(layout)
+    assert once > 0
+    assert inside(replace(layout, recompute="full")) == pytest.approx(once * (plain + forward) / plain)
+
+
+def test_recomputing_keeps_inputs_of_blocks_and_one_block() -> None:
+    """Of 6 blocks 2 bytes an element of each input, what one block keeps, and embedding and head as ever."""
+    plain, full = (made(Layout(recompute=how)) for how in ("none", "full"))
+    blocks = SMALL.layers()[1:-1]
+    each = sum(4 * x.activation + 2 * x.between for x in blocks) / 6
+    assert plain.memory_bytes - full.memory_bytes == pytest.approx(6 * each - 6 * 2 * 128 * 256 - each)
+
+
+@pytest.mark.parametrize("layout", [Layout(pipeline=2), Layout(2, 1, 4, data=2, virtual=2, micro_batches=4)])
+def test_a_tied_embedding_is_summed_between_the_ends_of_a_pipeline(layout: Layout) -> None:
+    """Both copies' gradients, 2 bytes an element, in rings of 2; without a pipeline there is one copy and no sum."""
+    tied = replace(SMALL, head="tied")
+    found = [t for t in made(layout, tied).tasks if t.name == "tied-embedding"]
+    assert [t.bytes for t in found if isinstance(t, Transfer)] == [2.0 * 1000 * 256 / layout.tensor]
+    ranks = list(found[0].workers or ())
+    stage = layout.stage_workers
+    assert [(a, b) for a, b in zip(ranks[::2], ranks[1::2], strict=True)] == [
+        (i, i + (layout.pipeline - 1) * stage) for i in range(stage)
+    ]
+    held, own = (made(layout, shape).memory_bytes for shape in (tied, SMALL))
+    assert held == own  # the last stage holds as much as with an output layer of its own
+    alone = made(replace(layout, pipeline=1, virtual=1), tied)
+    assert not any(t.name == "tied-embedding" for t in alone.tasks)
 
 
 def test_names_of_models_carry_layouts_and_numbers() -> None:
@@ -346,3 +415,11 @@ def test_settings_of_a_layout_are_told() -> None:
     layout = Layout(tensor=2, data=2, tensor_overlap=True, context_overlap=True)
     assert overlaps(layout) == {"gradient_overlap": False, "gather_overlap": False, "tensor_overlap": True}
     assert not any(overlaps(replace_setting(layout, "tensor_overlap", False)).values())
+
+
+@pytest.mark.parametrize(("gpu", "dtype"), [("V100", "fp32"), ("T4", "fp32"), ("A100", "bf16"), ("MI300X", "bf16")])
+def test_a_layout_takes_the_precision_of_the_gpu(gpu: str, dtype: str) -> None:
+    profile = zoo.profile("llama-3.1-8b[parallel=hybrid:tp4]", 4, gpu=gpu)
+    assert f"of the {dtype} peak" in profile.source
+    asked = zoo.profile(f"llama-3.1-8b[parallel=hybrid:tp4,dtype={dtype}]", 4, gpu=gpu)
+    assert profile.gpu_s == asked.gpu_s

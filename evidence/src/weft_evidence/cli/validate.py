@@ -95,13 +95,17 @@ def _mine(path: Path, plot: Path | None, json: bool) -> None:
     deliver(as_json(mine, rows, blamed, errors(rows)), json, lambda _: _errors(rows))
     if json:
         return
-    table = plain_table("constant", ">times", ">mean error then", ">sensitivity")
+    table = plain_table("constant", ">times", ">median error then", ">sensitivity")
     for blame in blamed:
         table.add_row(blame.name, f"{blame.factor:.3g}", f"{100 * blame.error:.3g} %", f"{blame.sensitivity:.2f}")
     stdout().print(table)
-    to_blame = verdict(mine.error(), blamed)
-    what = f"most of it goes if {to_blame} is multiplied as above" if to_blame else "no single constant is to blame"
-    print(f"mean error {100 * mine.error():.3g} %: {what}")
+    to_blame = verdict(mine.misfit(), blamed)
+    what = "no single constant is to blame"
+    if len(to_blame) == 1:
+        what = f"most of it goes if {to_blame[0]} is multiplied as above"
+    elif to_blame:
+        what = f"these rows cannot tell apart {', '.join(to_blame)}; each explains them alone: measure other sizes, too"
+    print(f"median error {100 * mine.error():.3g} %: {what}")
 
 
 def _draw(title: str, rows: list[Row], plot: Path) -> None:

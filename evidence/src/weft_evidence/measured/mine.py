@@ -15,7 +15,8 @@ FILE is TOML with the [cluster] and perhaps the [network] of a scenario, and a [
     iteration_s = 0.412    # or samples_per_s, of the whole job
 
 or `measured = "runs.csv"`, a table beside FILE with these columns. Each constant that is written there, and the
-factors on computing and on message sizes, are multiplied by what makes errors least, one at a time."""
+factors on computing and on message sizes, are multiplied by what makes errors least, one at a time. Where several
+explain the rows equally well none of them is named."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import polars as pl
@@ -45,7 +46,8 @@ OF_CLUSTER = ("nic_gbps", "intra_server_gbps", "oversubscription", "latency_us",
 COMPUTING, BYTES = "computing", "message bytes"
 MOST = 4.0  # a constant is looked for between a quarter and four times what it is
 _STEPS = 33  # tried at first, evenly in the logarithm
-SAME = 0.01  # a change that removes less of the mean error is none
+SAME = 0.01  # a change that removes less of the misfit is none
+ALIKE = 0.001  # constants whose misfits differ by less explain the rows equally well
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Blame:
-    """A constant, the factor on it that makes errors least, the mean error then, and how much a prediction changes with
-    it: the mean of its relative change over that of the constant."""
+    """A constant, the factor on it that makes the misfit least, that misfit, the median error then, and how much a
+    prediction changes with it: the mean of its relative change over that of the constant."""
 
     name: str
     factor: float
+    misfit: float
     error: float
     sensitivity: float
 
@@ -80,15 +83,15 @@ class Mine:
         self._told, self._folder, self.rows = {"workload": some_job, **told}, path.parent, list[Measured]()
         scenario = self._scenario({})
         cluster, self._overlap = build_cluster(scenario), scenario.workload.overlap
-        self._roomiest, self.gpu = cluster.largest_server, cluster.gpu
+        self._rooms, self.gpu = sorted(map(int, cluster.gpus_per_server), reverse=True), cluster.gpu
         if isinstance(rows, str):
             rows = _table(path.parent / rows)
         if not isinstance(rows, list) or not rows:
             raise InputError(f'{path}: measured is missing; give [[measured]] tables, or measured = "runs.csv"')
-        self.rows = [self._row(path, i, row, cluster.n_gpus) for i, row in enumerate(rows)]
+        self.rows = [self._row(path, i, row) for i, row in enumerate(rows)]
 
-    def _row(self, path: Path, i: int, row: Mapping[str, Any], most: int) -> Measured:
-        where = f"{path}: measured[{i}]"
+    def _row(self, path: Path, i: int, row: Mapping[str, Any]) -> Measured:
+        where, most = f"{path}: measured[{i}]", sum(self._rooms)
         told = {key: value for key, value in row.items() if value is not None}
         if unknown := sorted(set(told) - set(COLUMNS)):
             guess = near(unknown[0], list(COLUMNS))
@@ -99,9 +102,13 @@ class Mine:
         timed = [key for key in ("iteration_s", "samples_per_s") if key in told]
         if len(timed) != 1 or not isinstance(told[timed[0]], (int, float)) or not 0 < told[timed[0]] < math.inf:
             raise InputError(f"{where}: give either iteration_s or samples_per_s, more than 0")
-        servers = told.get("servers", math.ceil(gpus / self._roomiest))
-        if not isinstance(servers, int) or not 1 <= servers <= gpus:
-            raise InputError(f"{where}: servers is {servers!r}; give a whole number from 1 to {gpus}")
+        least = next(n for n in range(1, len(self._rooms) + 1) if sum(self._rooms[:n]) >= gpus)
+        servers, widest = told.get("servers", least), min(gpus, len(self._rooms))
+        if not isinstance(servers, int) or not least <= servers <= widest:
+            raise InputError(
+                f"{where}: servers is {servers!r}; {gpus} GPUs of this cluster are on {least} to {widest} servers: "
+                "give such a whole number, or mend [cluster]"
+            )
         profile = self._profile(model, gpus, 1.0)
         seconds = told[timed[0]]
         if timed == ["samples_per_s"]:
@@ -144,9 +151,13 @@ class Mine:
             **({f"{COMPUTING} of {model}": 1.0 for model in models} if len(models) > 1 else {}),
         }  # fmt: skip
 
-    def error(self, constant: str = "", factor: float = 1.0) -> float:
+    def misfit(self, constant: str = "", factor: float = 1.0) -> float:
         """The mean of |log(predicted / measured)|, which counts twice as long like half as long."""
         return fmean(abs(math.log(self.predicted(row, constant, factor) / row.iteration_s)) for row in self.rows)
+
+    def error(self, constant: str = "", factor: float = 1.0) -> float:
+        """The median relative error, as the table of a validation states it."""
+        return median(abs(self.predicted(row, constant, factor) / row.iteration_s - 1.0) for row in self.rows)
 
     def compared(self) -> list[Row]:
         """Measured and predicted iterations."""
@@ -155,17 +166,17 @@ class Mine:
     def blamed(self) -> list[Blame]:
         """All constants, the one whose change removes most error first."""
         found = [self._blame(name) for name in self.constants()]
-        return sorted(found, key=lambda blame: (blame.error, abs(math.log(blame.factor))))
+        return sorted(found, key=lambda blame: (blame.misfit, abs(math.log(blame.factor))))
 
     def _blame(self, name: str) -> Blame:
         tried = [MOST ** (2.0 * i / (_STEPS - 1) - 1.0) for i in range(_STEPS)]
-        best = min(tried, key=lambda factor: (self.error(name, factor), abs(math.log(factor))))
+        best = min(tried, key=lambda factor: (self.misfit(name, factor), abs(math.log(factor))))
         width = MOST ** (2.0 / (_STEPS - 1))
         for _ in range(8):  # closer and closer around the best
             width = math.sqrt(width)
-            best = min((best, best / width, best * width), key=lambda factor: self.error(name, factor))
+            best = min((best, best / width, best * width), key=lambda factor: self.misfit(name, factor))
         moved = fmean(abs(math.log(self.predicted(row, name, 1.01) / self.predicted(row))) for row in self.rows)
-        return Blame(name, best, self.error(name, best), moved / math.log(1.01))
+        return Blame(name, best, self.misfit(name, best), self.error(name, best), moved / math.log(1.01))
 
 
 def _scaled(profile: Profile, factor: float) -> Profile:
@@ -186,11 +197,15 @@ def as_json(mine: Mine, rows: Sequence[Row], blamed: Sequence[Blame], errors: Ma
         "error": mine.error(),
         "errors": dict(errors),
         "constants": [asdict(blame) for blame in blamed],
-        "to_blame": verdict(mine.error(), blamed),
+        "to_blame": to_blame[0] if len(to_blame := verdict(mine.misfit(), blamed)) == 1 else "",
+        "alike": to_blame if len(to_blame) > 1 else [],
         "rows": [row.to_dict() for row in rows],
     }
 
 
-def verdict(error: float, blamed: Sequence[Blame]) -> str:
-    """The constant whose change removes most error; empty where none removes a noticeable part."""
-    return blamed[0].name if blamed and blamed[0].error < error - SAME else ""
+def verdict(misfit: float, blamed: Sequence[Blame]) -> list[str]:
+    """The constant whose change removes most misfit. Several where the rows cannot tell them apart; none where no
+    constant removes a noticeable part."""
+    if not blamed or blamed[0].misfit >= misfit - SAME:
+        return []
+    return [blame.name for blame in blamed if blame.misfit < blamed[0].misfit + ALIKE]

@@ -65,8 +65,12 @@ def tier_sentence(tier: TierSummary) -> str:
 def _headline(cluster: Cluster) -> str:
     kinds = Counter(zip(map(cluster.type_of_gpu, range(cluster.n_gpus)), cluster.memory_of_gpu.tolist(), strict=True))
     gpus = " and ".join(f"{n} {gpu} GPUs of {memory / GB:g} GB" for (gpu, memory), n in kinds.items())
-    inside = bytes_per_s_to_gbps(cluster.intra_server_bytes_per_s)
-    fabric = "no limit inside a server" if inside == float("inf") else f"{_gbps(inside)} Gbit/s inside a server"
+    speeds = [bytes_per_s_to_gbps(speed) for speed in sorted(set(cluster.intra_of_server))]
+    inside = " to ".join(
+        "no limit" if each == float("inf") else f"{_gbps(each)} Gbit/s"
+        for each in (speeds[0], speeds[-1])[: len(speeds)]
+    )
+    fabric = f"{inside} inside a server"
     groups = [_count(len(level.gpus), level.name) for level in reversed(cluster.levels[1:-1])]
     parts = [*groups, _count(len(cluster.servers), "server"), gpus]
     if cluster.n_nics > len(cluster.servers):

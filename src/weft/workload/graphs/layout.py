@@ -139,7 +139,10 @@ def factors(shape: str, workers: int, whose: str) -> dict[str, int]:
             raise InputError(f"{what}: {key} is at least 1")
     fixed = found.get("tp", 1) * found.get("cp", 1) * found.get("pp", 1)
     if workers % fixed:
-        raise InputError(f"{what}: {workers} workers are no multiple of {fixed}; give the job a multiple")
+        raise InputError(
+            f"{what}: {workers} workers are no multiple of {fixed}; give the job a multiple, and leave elastic "
+            "out, which tries every size"
+        )
     data = workers // fixed
     copies = found.get("dp", data if "fsdp" not in found else data // max(found["fsdp"], 1))
     given = copies * found.get("fsdp", 1)

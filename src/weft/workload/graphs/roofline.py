@@ -54,7 +54,8 @@ class Cost:
     `weights` are elements on this GPU, `trained` those with a gradient, `experts` those of them that belong to experts,
     `expert_weights` those of the weights;
     `summed`, `context` and `routed` are bytes of a message: of tensor-parallel sums, of keys and values, of tokens to
-    experts; `output` is handed on, `kept` stays until the backward pass.
+    experts; `output` is handed on, `kept` stays until the backward pass; `recomputed` is what
+    the largest block keeps while it is computed once more.
     """
 
     forward_s: float = 0.0
@@ -68,6 +69,7 @@ class Cost:
     routed: float = 0.0
     output: float = 0.0
     kept: float = 0.0
+    recomputed: float = 0.0
 
     def then(self, other: Cost) -> Cost:
         """This run and then another."""
@@ -76,6 +78,7 @@ class Cost:
             self.trained + other.trained, self.experts + other.experts,
             self.expert_weights + other.expert_weights, self.summed + other.summed,
             self.context + other.context, self.routed + other.routed, other.output, self.kept + other.kept,
+            max(self.recomputed, other.recomputed),
         )  # fmt: skip
 
 
@@ -103,7 +106,7 @@ def cost(layer: Layer, samples: float, layout: Layout, rates: Rates) -> Cost:
         backward_s += forward_s
     whole = layer.activation * share * 2.0
     ours = layer.trained / layer.params if layer.params else 0.0
-    kept = 2.0 * stream if layout.recompute == "full" else 4.0 * stream + 2.0 * between
+    kept = 4.0 * stream + 2.0 * between
     return Cost(
         forward_s, backward_s, weights, weights * ours, layer.expert_params / tensor / layout.expert * ours,
         layer.expert_params / tensor / layout.expert,

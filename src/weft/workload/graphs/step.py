@@ -8,7 +8,7 @@ thousands of workers has no more tasks than one on a few.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from weft.errors import InputError
@@ -28,7 +28,7 @@ def step(name: str, layers: tuple[Layer, ...], batch: int, layout: Layout, rates
     """A step: `batch` samples for each data-parallel worker group, in the layout's micro-batches."""
     _check(name, layers, batch, layout)
     parts = _parts(layers, batch / layout.micro_batches, layout, rates)
-    graph = _Graph(layout, parts, rates)
+    graph = _Graph(layout, parts, rates, _tied(layers, layout))
     graph.run()
     memory, said = _memory(graph)
     return Profile(
@@ -54,6 +54,8 @@ def _check(name: str, layers: tuple[Layer, ...], batch: int, layout: Layout) -> 
         raise InputError(f"{what} has no experts; leave ep out")
     for key, ways, counts in (
         ("tp", layout.tensor, {layer.heads: "heads" for layer in layers}),
+        ("tp", layout.tensor, {layer.kv_heads: "heads of keys and values" for layer in layers}),
+        ("cp", layout.context, {layer.tokens: "tokens" for layer in layers}),
         ("ep", layout.expert, {layer.experts: "experts" for layer in layers}),
     ):
         for count, things in counts.items():
@@ -70,7 +72,12 @@ def _parts(layers: tuple[Layer, ...], samples: float, layout: Layout, rates: Rat
         total = Cost()
         for layer in unit:
             total = total.then(cost(layer, samples, layout, rates))
+        if layout.recompute == "full" and unit[0].summed:  # of a block only its input stays, until it is recomputed
+            total = replace(total, kept=cost(unit[0], samples, layout, rates).output, recomputed=total.kept)
         blocks.append(total)
+    if tied := _tied(layers, layout):
+        head = blocks[-1]
+        blocks[-1] = replace(head, weights=head.weights + tied, trained=head.trained + tied)
     count = layout.pipeline * layout.virtual
     if layout.pipeline == 1 and layout.shards * layout.copies > 1:
         count = min(BUCKETS, len(blocks))
@@ -83,6 +90,11 @@ def _parts(layers: tuple[Layer, ...], samples: float, layout: Layout, rates: Rat
     return tuple(found)
 
 
+def _tied(layers: tuple[Layer, ...], layout: Layout) -> float:
+    """Elements of a tied embedding on a worker, of which the last stage of a pipeline has a copy."""
+    return sum(layer.tied for layer in layers) / layout.tensor if layout.pipeline > 1 else 0.0
+
+
 @dataclass
 class _Graph:
     """The task list while it is being written."""
@@ -90,6 +102,7 @@ class _Graph:
     layout: Layout
     parts: tuple[Cost, ...]
     rates: Rates
+    tied: float = 0.0
     tasks: list[Task] = field(default_factory=list)
     last: dict[int, tuple[int, ...]] = field(default_factory=dict)  # stage: its last tasks
     there: dict[int, int] = field(default_factory=dict)  # part: transfer that brought its weights
@@ -117,6 +130,8 @@ class _Graph:
             for queue in queues:
                 while queue and queue[0] in arrived:
                     self._pass(*queue.pop(0), arrived)
+        if self.tied:
+            self._sum_tied()
         for p in range(lay.pipeline):
             shown = self.rates.exposed if lay.gradient_overlap else 1.0
             for part in reversed(self.mine(p)) if shown and not (lay.by_pass and not lay.gradient_overlap) else ():
@@ -127,6 +142,15 @@ class _Graph:
             held = lay.shard(held, sum(x.experts for x in parts)) if lay.zero else held
             seconds = held * OPTIMISER_BYTES / self.rates.bytes_per_s + self.rates.step_s
             self.add(Compute(f"optimiser.p{p}", seconds, ends, lay.stage(p)))
+
+    def _sum_tied(self) -> None:
+        """Gradients of a tied embedding's two copies, between workers of the first and of the last stage."""
+        lay, end = self.layout, self.layout.pipeline - 1
+        pairs = tuple(rank for both in zip(lay.stage(0), lay.stage(end), strict=True) for rank in both)
+        ends = tuple(sorted({*self.last[0], *self.last[end]}))
+        ring = f"ring/{lay.stage_workers}"
+        done = self.add(Transfer("tied-embedding", MASTER_BYTES * self.tied, ends, pairs, ring))
+        self.last[0] = self.last[end] = (done,)
 
     def _turns(self, p: int) -> list[tuple[str, int, int]]:
         """What a stage does in turn: (pass, micro-batch, part)."""
@@ -193,18 +217,20 @@ class _Graph:
         """What groups of a stage exchange in a pass: (name, bytes, groups, collective, whether beside computing).
 
         A backward pass of workers that split tokens gathers the inputs of its matrices once more; keys and values, of
-        which it sums the gradients, too, travel twice.
+        which it sums the gradients, too, travel twice. A backward pass that recomputes a forward pass sends again what
+        that sent.
         """
         lay, back, found = self.layout, way == "backward", []
+        again = 1.0 if back and lay.recompute == "full" else 0.0
         if lay.tensor > 1 and here.summed:
-            size = here.summed * (1.5 if back and lay.sequence else 1.0)
+            size = here.summed * ((1.5 if back and lay.sequence else 1.0) + again)
             found.append(("tensor", size, lay.tensor_groups(p), "ring", lay.tensor_overlap))
         if lay.context > 1 and here.context:
-            size = here.context * (2.0 if back else 1.0)
+            size = here.context * ((2.0 if back else 1.0) + again)
             found.append(("context", size, lay.context_groups(p), "all-gather", lay.context_overlap))
         if lay.expert > 1 and here.routed:  # there and back
             groups = lay.shard_groups(p, lay.expert)
-            found.append(("experts", 2 * here.routed, groups, "all-to-all", lay.expert_overlap))
+            found.append(("experts", 2 * here.routed * (1 + again), groups, "all-to-all", lay.expert_overlap))
         return found
 
     def _bring_weights(self, p: int) -> None:
@@ -288,7 +314,7 @@ def _memory(graph: _Graph) -> tuple[float, str]:
         sharded = lay.shard(trained, experts)
         gradients = 4.0 * (sharded if lay.by_pass else trained)
         states = STATE_BYTES * (sharded if lay.zero else trained)
-        kept = sum(x.kept for x in parts) * _waiting(lay, p) / lay.virtual
+        kept = sum(x.kept for x in parts) * _waiting(lay, p) / lay.virtual + max(x.recomputed for x in parts)
         total = held + gradients + states + kept
         sizes = {"weights": held, "gradients": gradients, "optimiser states": states, "activations": kept}
         told = ", ".join(f"{size / 1e9:.3g} GB of {what}" for what, size in sizes.items())

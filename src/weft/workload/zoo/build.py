@@ -25,6 +25,7 @@ from weft.workload.zoo.entry import Layer, Model, Published, Timing
 from weft.workload.zoo.names import EXPERTS, LAYOUT_TRUTHS, OPTIONS, SHAPE, find, split, without
 from weft.workload.zoo.rates import rates
 from weft.workload.zoo.timings import at_batch, find_gpu, on_another, same_gpu, scaled, timing, timing_of
+from weft.workload.zoo.unused import refuse_unused
 
 Content = MeasuredModel | Profile | LayerFile | CountedFile | Work
 _ENDINGS = (".json", ".txt", ".csv", ".tsv", ".gz")
@@ -123,20 +124,9 @@ def profile(
     """
     name, own = split(model)
     how = _How(
-        batch,
-        gpu,
-        parallel,
-        overlap,
-        dtype,
-        micro_batches,
-        schedule,
-        virtual,
-        tensor_overlap,
-        servers,
-        apart,
-        gradient_gb,
-        layout,
-    )
+        batch, gpu, parallel, overlap, dtype, micro_batches, schedule, virtual, tensor_overlap, servers, apart,
+        gradient_gb, layout,
+    )  # fmt: skip
     mine = {key: value for key, value in own.items() if key in _NAMED and key != "workers"}
     how = replace(how, **mine, more=layout | {key: value for key, value in own.items() if key not in _NAMED})
     if unknown := [key for key in layout if key not in OPTIONS]:
@@ -145,6 +135,8 @@ def profile(
         raise InputError(f"model {model!r}: workers is {workers}; it must be at least 1")
     if how.batch is not None and how.batch < 1:
         raise InputError(f"model {model!r}: batch is {how.batch}; it must be at least 1")
+    if how.micro_batches is not None and how.micro_batches < 1:
+        raise InputError(f"model {model!r}: micro_batches is {how.micro_batches}; it must be at least 1")
     scheme, colon, _ = how.parallel.partition(":")
     if scheme not in PARALLEL or (colon and scheme != "hybrid"):
         raise InputError(f"model {model!r}: parallel {how.parallel!r} is not known; use one of {', '.join(PARALLEL)}")
@@ -170,6 +162,13 @@ class _How:
     gradient_gb: float | None
     more: dict[str, Any] = field(default_factory=dict)  # settings of named layouts, and numbers of a transformer
 
+    @property
+    def given(self) -> list[str]:
+        """Settings of single schemes that are not at their defaults."""
+        usual = {"servers": 1, "apart": False, "schedule": "gpipe", "micro_batches": None, "virtual": 1}
+        usual["tensor_overlap"] = False
+        return [*(key for key, value in usual.items() if getattr(self, key) != value), *self.more]
+
 
 _NAMED = ("workers", *(each.name for each in fields(_How) if each.name != "more"))
 
@@ -179,6 +178,8 @@ def _from_zoo(name: str, workers: int, how: _How) -> Profile:
     entry, variant = find(name)
     entry = _altered(entry, how.more)
     scheme, _, shape = how.parallel.partition(":")
+    usual = entry.parallel if workers > 1 else "data"
+    refuse_unused(f"model {name!r}: ", entry.parallel if scheme == "auto" else scheme, how.given)
     if scheme == "hybrid" and named(shape):
         return _on_layout(entry, name, shape, workers, how)
     if settings := [key for key in how.more if key not in SHAPE and key not in EXPERTS]:
@@ -195,7 +196,6 @@ def _from_zoo(name: str, workers: int, how: _How) -> Profile:
     cap = gbps_to_bytes_per_s(_TENSOR_GBPS) if entry.name == "gpt3-cassini" else None
     if how.parallel != "auto":
         return _parallelised(work, workers, how, cap)
-    usual = entry.parallel if workers > 1 else "data"
     return _parallelised(work, workers, replace(how, parallel=usual), cap, two_stages=usual == "pipeline")
 
 
@@ -227,6 +227,10 @@ def _altered(entry: Model, own: Mapping[str, Any]) -> Model:
         word = next(key for key in own if key in (EXPERTS if mixed else SHAPE))
         raise InputError(f"model {entry.name!r} has no {word} that could be changed; use a transformer of the zoo")
     experts = replace(known.experts, **mixed) if known.experts is not None else None
+    if experts is not None and experts.active > experts.count:
+        raise InputError(
+            f"model {entry.name!r}: top_k is {experts.active} of {experts.count} experts; give at most all"
+        )
     shape = replace(known, **plain, experts=experts)
     units = shape.head_units or shape.hidden // shape.heads
     if units < 1 or shape.heads % (shape.kv_heads or shape.heads):
@@ -246,6 +250,7 @@ def _on_layout(entry: Model, name: str, shape: str, workers: int, how: _How) -> 
     if (entry.name.partition("[")[0] != name.partition("@")[0] and "@" in name) or how.gradient_gb is not None:
         raise InputError(f"{whose}published sizes and named layouts do not go together; use plain {entry.name}")
     sizes = factors(shape, workers, whose)
+    refuse_unused(whose, "hybrid", how.given, sizes)
     micro = how.micro_batches or how.batch or (4 * sizes["pipeline"] if sizes["pipeline"] > 1 else 1)
     zero = how.more.get("zero", sizes.get("zero", 1))
     if not 0 <= zero <= 3 or (zero < 3 and "zero" in sizes):
@@ -354,6 +359,7 @@ def _from_file(path: str, workers: int, how: _How) -> Profile:
     """The profile of a file: a graph or a layer file as it is, measurements and PipeDream graphs parallelised."""
     content = read_model(path)
     usual = replace(how, parallel="data") if how.parallel == "auto" else how
+    refuse_unused(f"{path}: ", usual.parallel.partition(":")[0], how.given)
     if isinstance(content, MeasuredModel):
         if usual.parallel not in ("data", "parameter-server"):
             raise InputError(
@@ -379,10 +385,6 @@ def _parallelised(
 ) -> Profile:
     """Work as a profile for that many workers."""
     scheme, _, shape = how.parallel.partition(":")
-    if scheme in ("data", "parameter-server", "embedding") and (how.virtual > 1 or how.tensor_overlap):
-        raise InputError(
-            f"model {work.name!r}: virtual and tensor_overlap are for pipeline, tensor and hybrid parallelism"
-        )
     if scheme == "data":
         return graphs.data_parallel(work, workers, overlap=how.overlap)
     if scheme == "parameter-server":

@@ -22,7 +22,8 @@ class Layer:
     The rest is for the times of a step, per sample too: operations of `attention` among `flops` (all pairs of tokens;
     with a `causal` mask half of them are done), elements `between` its matrices, keys and values that its tokens need
     of others (`context`), elements that all its experts hold (`expert_params`, among `tensors`), and elements that go
-    to experts and come back (`sent`). It cannot be split finer than its attention's `heads`, or its `experts`.
+    to experts and come back (`sent`). It cannot be split finer than its attention's `heads` and `kv_heads`, its
+    `tokens`, or its `experts`.
     """
 
     name: str
@@ -40,6 +41,8 @@ class Layer:
     expert_params: int = 0
     sent: int = 0
     heads: int = 0
+    kv_heads: int = 0
+    tokens: int = 0
     experts: int = 0
 
     @property

@@ -129,7 +129,7 @@ class Transformer:
         return Layer(
             name, tensors + norm + more + ((adapters,) if adapters else ()), flops, s * h, summed=True,
             attention=products, causal=self.head != "none", between=s * between, context=s * context,
-            heads=heads,
+            heads=heads, kv_heads=0 if latent else self.kv_heads or heads, tokens=s,
         )  # fmt: skip
 
     def _inner(self, block: int, norm: tuple[int, ...]) -> Layer:

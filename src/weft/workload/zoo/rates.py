@@ -56,8 +56,9 @@ def reached() -> Reached:
 
 
 def rates(gpu: str, dtype: str | None = None, how: Reached | None = None) -> Rates:
-    """The rates of a GPU type in a precision (by default bf16)."""
-    target, asked, how = find_gpu(gpu), dtype or "bf16", how or reached()
+    """The rates of a GPU type in a precision (by default bf16, or what people train in where there is none)."""
+    target, how = find_gpu(gpu), how or reached()
+    asked = dtype or target.dtype
     if asked not in WIDTHS:
         raise InputError(f"dtype {asked!r} is not known for a named layout; use one of {', '.join(WIDTHS)}")
     share, fitted = how.of(target.name, asked)
