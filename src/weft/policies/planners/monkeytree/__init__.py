@@ -88,7 +88,7 @@ class MonkeyTree(Planner):
                 wake_s = view.now + _SOON_S
             elif state.get("no_way") == asked or (moving := blocks.move(limit)) is None:
                 more = {"no_way": asked}
-                why = {job: because("weft.no-way", limit=limit) for job in blocks.split()} | why
+                why |= {job: because("weft.no-way", limit=limit) for job in blocks.split() if job not in started}
             else:
                 why |= dict.fromkeys(moving, f"moves: more than {limit} rings cross a ToR")
         reasons = {job: why.get(job, "stays") for job in blocks.target}
