@@ -96,7 +96,7 @@ def test_weights_by_hand() -> None:
     rule.came(both, flows)
     rule.came(other, flows)
 
-    def weight(now: float, live: np.ndarray) -> float:
+    def weight(now: float, live: Ints) -> float:
         weights = rule.decide(Moment(0, now_s=now), flows, np.concatenate([live, other])).weights
         assert weights is not None
         assert len(set(weights[live].tolist())) == 1
