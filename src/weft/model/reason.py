@@ -43,6 +43,7 @@ _WORDS: dict[str, str | Callable[[Mapping[str, Any]], str]] = {
     "weft.gate-over": "no longer shifted",
     "weft.least-loaded": "paths with the fewest {by} on them",
     "weft.less-loaded": "flows move to paths that carry less",
+    "weft.no-way": "stays: no way was found to have {limit} rings or fewer across each ToR",
     "weft.lost-server": "server {server} was lost",
     "weft.failed-start": "the start failed (failure_rate)",
 }

@@ -56,6 +56,17 @@ def test_example_2() -> None:
     assert ranked({"light": LIGHT, "heavy": HEAVY}) == ["heavy", "light"]
 
 
+@pytest.mark.parametrize("ratio", [60.0, 600.0])
+def test_iterations_that_differ_much(ratio: float) -> None:
+    """A job computes 5 units and sends 1, the other computes 4 s and sends 2 s, and the units are small. If the long
+    one goes first the short one sends in 4 s of 6 only: 1/6 x 4/6 instead of 1/6 of the time. If the short one goes
+    first the long one has 5/6 of the link and sends for 2.4 s: 2/6.4 instead of 2/6. The quotient is 8/3."""
+    unit = 1.0 / ratio
+    short, long = Load(10.0 * unit, unit, 5.0 * unit), Load(8.0, 2.0, 4.0)
+    assert correction(short, long) == pytest.approx(8.0 / 3.0, rel=0.1)
+    assert ranked({"long": long, "short": short}) == ["short", "long"]  # I = 10 beside 4
+
+
 @given(LOADS, LOADS)
 def test_what_is_played_is_possible(one: Load, other: Load) -> None:
     """One job at a time sends; nobody idles for longer than there is; who has priority goes as if alone."""

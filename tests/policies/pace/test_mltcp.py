@@ -11,7 +11,7 @@ from testkit.draws import examples
 from testkit.paced import CAPACITY, Flows, program, rule_of, run_all, spec_of
 from weft.model.flows import FlowRows, flow_set
 from weft.policies.pace.mltcp import FINE, Mltcp, MltcpRule
-from weft.policies.pace.rates import Demand, Moment
+from weft.policies.pace.rates import Demand, Ints, Moment
 from weft.sim.engine import Engine
 from weft.sim.engine.program import transfer_node
 
@@ -86,25 +86,28 @@ def test_ends_of_communication_come_a_period_apart() -> None:
 
 
 def test_weights_by_hand() -> None:
-    """F = 1.75 x ratio + 0.25. A job of two flows of 4 bytes has sent 4, then all of one and none of the other."""
-    flows, rule = flow_set(2, 1), MltcpRule()
+    """F = 1.75 x ratio + 0.25. A job of two flows of 4 bytes has sent 4, then all of one and none of the other.
+    Another, of 1,000 bytes, shares both links and sends nothing."""
+    flows, rule = flow_set(4, 1), MltcpRule()
     flows.put(0, 0, FlowRows(((0,), (1,)), (4.0, 4.0), (4.0, 4.0), ((0, 0),) * 2, ((0, 0),) * 2), CAPACITY)
+    flows.put(2, 1, FlowRows(((0,), (1,)), (500.0,) * 2, (500.0,) * 2, ((1, 0),) * 2, ((1, 0),) * 2), CAPACITY)
     rule.begin(Demand(CAPACITY))
-    both = np.arange(2)
+    both, other = np.arange(2), np.arange(2, 4)
     rule.came(both, flows)
+    rule.came(other, flows)
 
-    def weight(now: float, live: np.ndarray) -> float:  # type: ignore[type-arg]
-        weights = rule.decide(Moment(0, now_s=now), flows, live).weights
+    def weight(now: float, live: Ints) -> float:
+        weights = rule.decide(Moment(0, now_s=now), flows, np.concatenate([live, other])).weights
         assert weights is not None
         assert len(set(weights[live].tolist())) == 1
         return float(weights[live[0]]) / FINE
 
     assert weight(0.0, both) == pytest.approx(0.25, abs=1e-5)
     assert rule.again_s == pytest.approx(8.0 / 16.0 / 20.0)  # at 20 bytes/s together
-    flows.sent[:] = 2.0
+    flows.sent[:2] = 2.0
     assert weight(1.0, both) == pytest.approx(0.25 + 1.75 / 2.0, abs=1e-5)
     assert rule.again_s == pytest.approx((1.0 / 16.0) / (0.5 / 1.0))  # as fast as it was
-    flows.sent[:] = (4.0, 2.0)
+    flows.sent[:2] = (4.0, 2.0)
     rule.over(np.array([0]), flows)
     assert weight(2.0, np.array([1])) == pytest.approx(0.25 + 1.75 * 0.75, abs=1e-5)
     rule.over(np.array([1]), flows)
@@ -113,17 +116,38 @@ def test_weights_by_hand() -> None:
 
 
 def test_a_job_of_other_volume_is_looked_at_on_the_way() -> None:
-    """Weights of unequal jobs have no constant ratio, so the rule is asked about sixteen times for each job alone.
-    Between these weights stay what they were, which costs the newcomer 2.5 %."""
+    """Weights of unequal jobs have no constant ratio, so the rule is asked about sixteen times for each job while
+    both send. Between these times weights stay what they were, which costs the newcomer 2.5 %."""
     engine = Engine(spec_of(rule_of(Mltcp())))
     engine.attach(0, program(0.0, send(1.0)), 1)
     engine.attach(1, program(0.0, send(3.0)), 1)
     run_all(engine, 2)
-    assert 20 <= engine.ruled.decisions / 2 <= 200  # type: ignore[union-attr]
+    assert 16 <= engine.ruled.decisions / 2 <= 100  # type: ignore[union-attr]
     assert engine.finish_s(1) == pytest.approx(4.0)
     # dr1/dt = F1 / (F1 + F2), 3 dr2/dt = F2 / (F1 + F2): F2 = 0.25 (F1 / 0.25)^(1/3), until r1 = 1 and F1 = 2
     sent = (0.25 * 8.0 ** (1.0 / 3.0) - 0.25) / 1.75 * 3.0
     assert engine.finish_s(0) == pytest.approx(1.0 + sent, rel=0.03)
+
+
+def looks(*jobs: tuple[int, int]) -> float:
+    """How often the rule was asked, for each iteration of each job; jobs compute 1 s and send in buckets of 1 s over a
+    link, one after another: (link, buckets) of each."""
+    engine = Engine(spec_of(rule_of(Mltcp())))
+    for at, (link, n) in enumerate(jobs):
+        buckets = tuple(transfer_node(1, 10.0, [(link, 1)], after=(i,)) for i in range(n))
+        engine.attach(at, program(1.0, buckets), 10)
+    run_all(engine, len(jobs))
+    return engine.ruled.decisions / (10.0 * len(jobs))  # type: ignore[union-attr]
+
+
+def test_it_looks_only_while_jobs_share_a_link() -> None:
+    """A job that has its link to itself is looked at when its transfers start and end; one that shares it, about
+    sixteen times for each iteration of each job as well."""
+    for buckets in (1, 3):
+        assert looks((0, buckets)) <= 2.0 * buckets
+        assert looks((0, buckets), (0, buckets)) <= 2.0 * buckets + 2 * 16.0 * buckets
+    assert looks((0, 1), (1, 1)) <= 4.0
+    assert looks((0, 1), (0, 1)) >= 8.0
 
 
 def test_settings() -> None:

@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 from testkit.draws import examples
 from testkit.toys import played
 from weft.model import Start, Stop
+from weft.model.cluster import Cluster
 from weft.model.job import Job
+from weft.model.plan import Candidate, State
 from weft.model.profile import Compute, Profile, Transfer
+from weft.model.reason import Reason
+from weft.model.view import ClusterView
 from weft.network.topologies import single_switch
 from weft.policies.planners.monkeytree import MonkeyTree, rings, spines
 from weft.policies.planners.monkeytree.plan import Segment, fragmentation, moved
@@ -85,6 +89,48 @@ def test_no_fewer_moves_will_do(case: tuple[list[Segment], list[int], int]) -> N
     assert moves(segments, found) == min(moves(segments, way) for way in every)
 
 
+def test_a_state_of_sixteen_tors_is_solved() -> None:
+    """Sixteen ToRs of eight blocks: pairs of neighbours have exchanged a block of each of two jobs of four, so that two
+    segments of eight rings cross each. Under a limit of 8 each pair has to bring one job home, against a free block."""
+    segments, room = [], [8] * 16
+    for tor in range(0, 16, 2):
+        for home, guest in ((tor, tor + 1), (tor + 1, tor)):
+            segments.append(Segment(8, tuple(3 if t == home else int(t == guest) for t in range(16))))
+            segments.append(Segment(1, tuple(3 if t == home else 0 for t in range(16))))
+    assert fragmentation(segments, 16) == [16] * 16
+    found = moved(segments, room, 8)
+    assert found is not None
+    assert max(fragmentation([Segment(s.rings, w) for s, w in zip(segments, found, strict=True)], 16)) <= 8
+    assert moves(segments, found) == 8
+
+
+def test_without_an_answer_nobody_moves_and_it_is_not_sought_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ToRs of two servers hold a, of 3: under a limit of 0 there is no way. While b and c come, which find no GPUs,
+    nothing that the program sees changes: it is solved once, and a has the reason each time."""
+    solved, reasons, propose = [], [], MonkeyTree.propose
+
+    def counted(segments: list[Segment], room: list[int], limit: int) -> list[tuple[int, ...]] | None:
+        solved.append(room)
+        return moved(segments, room, limit)
+
+    def noted(self: MonkeyTree, view: ClusterView, state: State, n: int) -> list[Candidate]:
+        found = propose(self, view, state, n)
+        reasons.append((view.now, found[0].reasons.get("a")))
+        return found
+
+    monkeypatch.setattr("weft.policies.planners.monkeytree.moved", counted)
+    monkeypatch.setattr(MonkeyTree, "propose", noted)
+    jobs = [toy_job("a", 3, 30), *(toy_job(name, 2, 5, submit_s=when) for name, when in (("b", 5.0), ("c", 6.0)))]
+    found = sequence(0, *jobs, cluster=toy_cluster(2, 2, 1))
+    assert [(time_s, what, job) for time_s, what, job, _ in found] == [
+        (0.0, "Start", "a"), (30.0, "Start", "b"), (30.0, "Start", "c"),
+    ]  # fmt: skip
+    assert len(solved) == 1
+    later = [why for now, why in reasons if 0.0 < now < 30.0]
+    assert len(later) >= 2
+    assert {why.code for why in later if isinstance(why, Reason)} == {"weft.no-way"}
+
+
 def test_rings_of_a_segment() -> None:
     """One for a ring over all; one for each tensor rank of strided rings; pairs of stages do not count."""
     assert rings(toy_job("a", 8, message_bytes=1.0).profile, range(8), 4) == 1
@@ -102,9 +148,9 @@ def test_spines_are_the_links_up() -> None:
     assert spines(single_switch(4)) == 0
 
 
-def sequence(limit: int, *jobs: Job) -> list[tuple[float, str, str, tuple[int, ...]]]:
-    """(time, action, job, servers) on three ToRs of four servers of one GPU."""
-    core = played(ToyWorld(toy_cluster(3, 4, 1), jobs), f"monkeytree:limit={limit}")
+def sequence(limit: int, *jobs: Job, cluster: Cluster | None = None) -> list[tuple[float, str, str, tuple[int, ...]]]:
+    """(time, action, job, servers) on a cluster; else on three ToRs of four servers of one GPU."""
+    core = played(ToyWorld(cluster or toy_cluster(3, 4, 1), jobs), f"monkeytree:limit={limit}")
     return [
         (time_s, type(d).__name__, d.job, d.gpus if isinstance(d, Start) else ())
         for _, time_s, d in core.journal.entries  # type: ignore[attr-defined]

@@ -13,14 +13,17 @@ import pytest
 from weft.core.stack import Stack
 from weft.errors import StackError
 from weft.model.cluster import Cluster
-from weft.model.routes import Flow
+from weft.model.plan import Parts
+from weft.model.routes import Flow, RouteView
 from weft.network.collectives import FINEST, flows_of
 from weft.network.collectives.routed import in_parts
 from weft.network.cost import TierTable
 from weft.network.topologies import Machine, leaf_spine
 from weft.policies.interleave.base import NoInterleave
 from weft.policies.pace.base import Pace
+from weft.policies.route.adaptive import Adaptive
 from weft.policies.route.base import Route
+from weft.policies.route.load import Floats
 from weft.results.run import RunResult
 from weft.sim import NetworkSpec, RunSpec, simulate
 from weft.stacks.registry import make
@@ -37,11 +40,12 @@ def fabric(n: int, spines: int, seed: int = 0) -> Cluster:
 
 
 def run(
-    cluster: Cluster, route: str | Route, n: int, iterations: int = 10, pace: str | Pace = "fair", exact: bool = True
-) -> RunResult:
-    """n jobs at once."""
+    cluster: Cluster, route: str | Route, n: int, iterations: int = 10, pace: str | Pace = "fair", exact: bool = True,
+    later_s: float = 0.0,
+) -> RunResult:  # fmt: skip
+    """n jobs, each so much later than the one before."""
     half = len(cluster.servers) // 2
-    jobs = [toy_job(f"j{i}", 2, iterations, COMPUTE_S, 1e8) for i in range(n)]
+    jobs = [toy_job(f"j{i}", 2, iterations, COMPUTE_S, 1e8, i * later_s) for i in range(n)]
     chosen = make("route", route) if isinstance(route, str) else route
     paced = make("pace", pace) if isinstance(pace, str) else pace
     stack = Stack("check", Fixed({f"j{i}": (i, i + half) for i in range(n)}), NoInterleave(), paced, chosen)
@@ -119,6 +123,24 @@ def test_adaptive_moves_in_mid_flight() -> None:
     moved = [row for row in result.decisions.iter_rows(named=True) if row["action"] == "route"]
     assert len(moved) == 1
     assert moved[0]["time_s"] == pytest.approx(0.3)
+
+
+def test_adaptive_looks_only_while_flows_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone a job is never looked at, whatever the interval. When another comes at 2 s and both meet, adaptive looks at
+    2.1 s and at every 0.1 s from then on, until one has moved; with links of their own nobody is looked at again."""
+    looks, moved = [], Adaptive._moved
+
+    def noted(self: Adaptive, view: RouteView, carried: Floats) -> dict[str, tuple[Parts, ...]]:
+        looks.append(view.now)
+        return moved(self, view, carried)
+
+    monkeypatch.setattr(Adaptive, "_moved", noted)
+    result = run(colliding(2, 2), "adaptive:every=100ms", 1, iterations=20)
+    assert seconds(result) == pytest.approx([ALONE_S], rel=1e-9)
+    assert looks == []
+    run(colliding(2, 2), "adaptive:every=100ms", 2, iterations=20, later_s=2.0)
+    assert looks == pytest.approx([2.0 + 0.1 * (i + 1) for i in range(len(looks))])
+    assert 1 <= len(looks) <= 5
 
 
 def test_estimates_with_split_flows() -> None:

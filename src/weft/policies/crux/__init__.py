@@ -17,7 +17,7 @@ from typing import TypeVar
 Name = TypeVar("Name", bound=Hashable)
 
 ROUNDS = 300  # iterations of the slower job over which two jobs are played
-MOST_STEPS = 20_000  # of one play; a pair whose iterations differ by more is played for fewer iterations
+MOST_STEPS = 20_000  # of one play; a pair whose iterations differ by much is played over a shorter time
 SLACK = 1e-12
 
 
@@ -78,17 +78,23 @@ def play(first: Load, second: Load, horizon_s: float, sending: bool = False) -> 
 
     Both begin with their computing, or with `sending` with their communication.
     """
+    return _timed(first, second, horizon_s, sending)[1]
+
+
+def _timed(first: Load, second: Load, horizon_s: float, sending: bool) -> tuple[float, tuple[tuple[float, float], ...]]:
+    """When the play ended, at the horizon or after the most steps, and what became of both."""
     jobs = _Played(first, sending), _Played(second, sending)
     now = 0.0
-    for _ in range(MOST_STEPS):
-        if now >= horizon_s - SLACK:
-            break
+    steps = 0
+    while now < horizon_s - SLACK and steps < MOST_STEPS:
+        steps += 1
         served = True, not jobs[0].sends
         step = min(*(job.step_s(s) for job, s in zip(jobs, served, strict=True)), horizon_s - now)
         for job, s in zip(jobs, served, strict=True):
             job.go(step, s)
         now += step
-    return tuple((job.link_s, job.idle_s) for job in jobs)
+    ended = horizon_s if now >= horizon_s - SLACK else now
+    return ended, tuple((job.link_s, job.idle_s) for job in jobs)
 
 
 @lru_cache(maxsize=65536)  # the same few models meet again and again
@@ -96,13 +102,16 @@ def correction(job: Load, reference: Load, horizon_s: float = 0.0, sending: bool
     """k of a job beside the reference: what the job gains on the link by priority over what the reference would.
 
     Over 300 iterations of the slower of the two, unless a horizon is given: over the common multiple of their periods,
-    which is what a figure of the paper shows, the reference may gain nothing. 0/0 is 1, and x/0 is infinite.
+    which is what a figure of the paper shows, the reference may gain nothing. 0/0 is 1, and x/0 is infinite. If one of
+    the two plays ends before that, at its most steps, both are played until then.
     """
     if min(job.comm_s, reference.comm_s) <= 0.0:
         return 1.0
     lasts = horizon_s or ROUNDS * max(each.comm_s + each.compute_s for each in (job, reference))
-    (mine_first, _), (theirs_second, _) = play(job, reference, lasts, sending)
-    (theirs_first, _), (mine_second, _) = play(reference, job, lasts, sending)
+    lasts, ((mine_first, _), (theirs_second, _)) = _timed(job, reference, lasts, sending)
+    ended, ((theirs_first, _), (mine_second, _)) = _timed(reference, job, lasts, sending)
+    if ended < lasts:
+        lasts, ((mine_first, _), (theirs_second, _)) = _timed(job, reference, ended, sending)
     gain, loss = mine_first - mine_second, theirs_first - theirs_second
     if loss <= 1e-9 * lasts:
         return 1.0 if gain <= 1e-9 * lasts else math.inf

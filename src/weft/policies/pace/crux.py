@@ -89,8 +89,9 @@ class Crux(RatedPace):
 
     Kept: intensity, the correction factor k, priorities that all differ, their compression by the best cuts of ten
     random topological orders, strict priority between levels. Left out: profiling (profiles are known), semaphores on
-    PCIe, which is not modelled, and the links inside servers; paths are `--route crux`. Ours: "most traffic" is the
-    longest time on a busiest link, and k comes from 300 iterations.
+    PCIe, which is not modelled, the links inside servers, and the part of its computing after which a job may send: it
+    computes all of it first. Paths are `--route crux`. Ours: "most traffic" is the longest time on a busiest link, and
+    k comes from 300 iterations, or fewer if iterations differ by much.
     """
 
     name = "crux"

@@ -4,8 +4,9 @@ A flow of MLTCP opens its window faster the more of its iteration it has sent: b
 what its congestion control would. Here a job's share of a link is proportional to F: weighted max-min. Whoever began
 first is ahead, gets more, and ends sooner; at the next iteration it is further ahead.
 
-Weights are looked at when transfers start or end, and whenever a job's ratio has grown by about 1/16. For equal jobs on
-one link that is exact: F is linear, and while both send the ratio of their weights stays what it is.
+Weights are looked at when transfers start or end, and whenever the ratio of a job that shares a link with another has
+grown by about 1/16. For equal jobs on one link that is exact: F is linear, and while both send the ratio of their
+weights stays what it is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from weft.model.flows import FlowSet
 from weft.model.policy import setting
 from weft.policies.pace.base import RatedPace
-from weft.policies.pace.rates import MOST_RANK, Demand, Floats, Ints, Limits, Moment, RateRule, Transport
+from weft.policies.pace.rates import MOST_RANK, Bools, Demand, Floats, Ints, Limits, Moment, RateRule, Transport
 
 SLOPE, INTERCEPT = 1.75, 0.25
 FINE = float(1 << 16)  # weight of F = 1
@@ -35,6 +36,7 @@ class _Job:
     done: set[int]  # rows that have ended in this iteration
     ratio: float = 0.0
     at_s: float = 0.0
+    alone: bool = True  # with its links to itself when it was last looked at
 
 
 class MltcpRule(RateRule):
@@ -73,9 +75,11 @@ class MltcpRule(RateRule):
         """F of all jobs that send, and when to look again."""
         uids, of_row = np.unique(flows.uid[live], return_inverse=True)
         soonest, factors = math.inf, np.ones(len(uids))
+        meet = _meeting(flows.path[live].astype(np.int64), of_row, len(uids))
         for i, uid in enumerate(uids.tolist()):
             if (job := self.jobs.get(uid)) is not None:
-                soonest = min(soonest, self._look(job, live[of_row == i], flows, when.now_s))
+                later = self._look(job, live[of_row == i], flows, when.now_s)
+                soonest, job.alone = (min(soonest, later), False) if meet[i] else (soonest, True)
                 factors[i] = self.slope * job.ratio + self.intercept
         self.again_s = soonest
         weights = np.ones(len(flows), np.int64)
@@ -90,9 +94,19 @@ class MltcpRule(RateRule):
         ratio = min(1.0, float(ended.sum() + flows.sent[live].sum()) / job.total)
         most = job.line / job.total
         grew, passed = ratio - job.ratio, now - job.at_s
-        speed = min(grew / passed, most) if grew > 0.0 and passed > 0.0 else most
+        speed = min(grew / passed, most) if grew > 0.0 and passed > 0.0 and not job.alone else most
         job.ratio, job.at_s = ratio, now
         return STEP / speed
+
+
+def _meeting(path: Ints, of_row: Ints, n: int) -> Bools:
+    """Which of n jobs share a link with another; only there do weights matter."""
+    pairs = np.unique(np.stack([path.ravel(), np.repeat(of_row.ravel(), path.shape[1])], axis=1), axis=0)
+    pairs = pairs[pairs[:, 0] >= 0]
+    _, which, jobs = np.unique(pairs[:, 0], return_inverse=True, return_counts=True)
+    meet = np.zeros(n, np.bool_)
+    meet[pairs[jobs[which.ravel()] > 1, 1]] = True
+    return meet
 
 
 @dataclass(eq=False)

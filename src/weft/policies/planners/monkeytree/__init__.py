@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from weft.model.cluster import Cluster
 from weft.model.job import Job
 from weft.model.plan import Candidate, Declined, Placement, Plan, State
 from weft.model.policy import setting
 from weft.model.profile import Profile, Transfer
+from weft.model.reason import Why, because
 from weft.model.view import ClusterView, Fact, JobStatus
 from weft.policies.planners.base import Planner
 from weft.policies.planners.monkeytree.plan import Segment, fragmentation, moved
@@ -55,8 +57,9 @@ class MonkeyTree(Planner):
     Kept: first come, first served with blocking; best fit per ToR; segments and their rings; the program and the
     choice of blocks; no start and no new plan while jobs move. Ours: jobs that are no whole number of servers are
     placed closely and never move, a job that has not started yet moves for nothing, and rings are counted from the
-    groups of the profile. A move is a stop at the last checkpoint and a start, which costs what the scenario says
-    (`restart_s`): 10 s and the time to send the state in the paper. Left out: limits between pods.
+    groups of the profile. The search for a plan has an end (plan.py): the best one until then is taken, and without one
+    all stay until something changes. A move is a stop at the last checkpoint and a start, which costs what the scenario
+    says (`restart_s`): 10 s and the time to send the state in the paper. Left out: limits between pods.
     """
 
     name = "monkeytree"
@@ -77,14 +80,19 @@ class MonkeyTree(Planner):
         blocks = _Blocks(view, target)
         started, declined = blocks.start()
         limit = spines(view.cluster) if self.limit is None else self.limit
-        wake_s, why = None, dict.fromkeys(started, "best fit for a ToR, first come, first served")
+        why: dict[str, Why] = dict.fromkeys(started, "best fit for a ToR, first come, first served")
+        wake_s, more = None, dict[str, Any]()
         if max(blocks.fragmentation(), default=0) > limit:
+            asked = blocks.asked(limit)
             if coming:
                 wake_s = view.now + _SOON_S
+            elif state.get("no_way") == asked or (moving := blocks.move(limit)) is None:
+                more = {"no_way": asked}
+                why |= {job: because("weft.no-way", limit=limit) for job in blocks.split() if job not in started}
             else:
-                why |= dict.fromkeys(blocks.move(limit), f"moves: more than {limit} rings cross a ToR")
+                why |= dict.fromkeys(moving, f"moves: more than {limit} rings cross a ToR")
         reasons = {job: why.get(job, "stays") for job in blocks.target}
-        return [Candidate(Plan(blocks.target), remember(view, state, blocks.target), reasons, declined, wake_s)]
+        return [Candidate(Plan(blocks.target), remember(view, state, blocks.target, **more), reasons, declined, wake_s)]
 
 
 def _agreed(view: ClusterView, target: dict[str, Placement]) -> dict[str, Placement]:
@@ -187,13 +195,22 @@ class _Blocks:
         """Rings that cross each ToR."""
         return fragmentation(self.by_tor(), self.tors)
 
-    def move(self, limit: int) -> list[str]:
-        """Bring every ToR under the limit; returns the jobs that move, nobody if the program finds no way."""
+    def split(self) -> list[str]:
+        """Jobs of which a segment spans several ToRs."""
+        return [job for (job, _), segment in zip(self.segments, self.by_tor(), strict=True) if segment.split]
+
+    def asked(self, limit: int) -> list[Any]:
+        """What the program is asked, as a state can hold it."""
+        segments = [[segment.rings, *segment.blocks] for segment in self.by_tor()]
+        return [limit, [len(free) for free in self.free], segments]
+
+    def move(self, limit: int) -> list[str] | None:
+        """Bring every ToR under the limit; returns the jobs that move, None if the program finds no way."""
         segments = self.by_tor()
         room = [len(self.free[t]) + sum(s.blocks[t] for s in segments) for t in range(self.tors)]
         wanted = moved(segments, room, limit)
         if wanted is None:
-            return []
+            return None
         arriving: list[tuple[tuple[str, int], int]] = []
         for (key, (_, servers)), blocks in zip(self.segments.items(), wanted, strict=True):
             for tor, n in enumerate(blocks):

@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 
-NODES = 2000  # of the search tree: a bound on the time that does not depend on the machine
+# The program's search ends after so many nodes, or once at most this part of the moves may be too many: with up to 19
+# moves they are the fewest. Neither depends on the machine; they bound the search, not the time of one node.
+NODES, GAP = 200, 0.05
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,12 @@ def fragmentation(segments: Sequence[Segment], tors: int) -> list[int]:
 
 
 def moved(segments: Sequence[Segment], room: Sequence[int], limit: int) -> list[tuple[int, ...]] | None:
-    """Blocks of each segment on each ToR after the fewest moves that leave no ToR above the limit; None if none is
-    found. `room` is how many blocks each ToR has for all of these segments; those in one ToR stay.
+    """Blocks of each segment on each ToR after the fewest moves that leave no ToR above the limit, as far as NODES and
+    GAP let the search go; None if it finds no way. `room` is how many blocks each ToR has for all of these segments;
+    those in one ToR stay.
 
-    Variables are, over split segments s and ToRs t: blocks w, moves d, whether s is on t (x) and on t alone (y).
+    Variables are, over split segments s and ToRs t: blocks w, blocks that leave d, whether s is on t (x) and on t alone
+    (y). The published program counts blocks that come as well and halves the sum: the same, and slower to solve.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
@@ -53,9 +57,9 @@ def moved(segments: Sequence[Segment], room: Sequence[int], limit: int) -> list[
         for t, c in enumerate(mine):
             was = segment.blocks[t]
             x, y, d = 2 * cells + c, 3 * cells + c, cells + c
-            limits.add([(c, 1.0), (x, -float(size))], -np.inf, 0.0)
-            limits.add([(d, 1.0), (c, -1.0)], -was, np.inf)
-            limits.add([(d, 1.0), (c, 1.0)], was, np.inf)
+            limits.add([(c, 1.0), (x, -float(min(size, left[t])))], -np.inf, 0.0)
+            if was:
+                limits.add([(d, 1.0), (c, 1.0)], was, np.inf)
             limits.add([(y, 1.0), (x, -1.0)], -np.inf, 0.0)
             others = [(2 * cells + o, 1.0) for o in mine if o != c]
             limits.add([*others, (y, tors - 1.0)], -np.inf, tors - 1.0)
@@ -71,7 +75,8 @@ def moved(segments: Sequence[Segment], room: Sequence[int], limit: int) -> list[
     matrix = coo_array((limits.values, (limits.rows, limits.columns)), shape=(len(limits.low), 4 * cells)).tocsr()
     found = milp(
         cost, integrality=np.ones(4 * cells), bounds=Bounds(0.0, most),
-        constraints=LinearConstraint(matrix, limits.low, limits.high), options={"node_limit": NODES},
+        constraints=LinearConstraint(matrix, limits.low, limits.high),
+        options={"node_limit": NODES, "mip_rel_gap": GAP},
     )  # fmt: skip
     if found.x is None:
         return None
