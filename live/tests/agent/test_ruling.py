@@ -189,14 +189,14 @@ def test_of_transfers_that_wait_the_one_whose_job_has_least_left_goes_first() ->
 
 def test_a_rule_without_slots_is_asked_again_when_it_wants_to_be() -> None:
     """MLTCP: the weight of a job that has sent half is 0.25 + 1.75 / 2 beside 0.25 of one that begins, and the rule is
-    asked again when the faster ratio has grown by 1/16."""
+    asked again when the faster ratio has grown by 1/16; while nobody shares its links it is not asked."""
     rule = make("pace", "mltcp").rates()
     ruling, senders = Ruling(rule, np.array([1e6, 1e6])), ("s0", "s1")
     for uid, name in enumerate("ab"):
         ruling.add(name, uid, _rows(1e6), senders)
     ruling.begin("a", 0, _rows(1e6))
     ruling.rates(10.0, {})
-    assert ruling.wake(10.0) == pytest.approx(10.0 + 1.0 / 16.0)
+    assert ruling.wake(10.0) == math.inf
     ruling.begin("b", 1, _rows(1e6))
     half = {("a", host): (5e5, 5e5) for host in senders}
     found = ruling.rates(10.5, half)

@@ -63,6 +63,7 @@ def test_priorities_and_ends_are_read_from_newer_versions() -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.alone
 def test_on_a_real_slurm_true_starts_lie_in_the_range(box: Sandbox, tmp_path: Path) -> None:
     """Thirty jobs of a second to six show how lengths compare with limits. Then eight jobs that want all of the GPUs
     queue up behind one. Slurm alone schedules them; starts are compared with what was said before."""
@@ -72,9 +73,8 @@ def test_on_a_real_slurm_true_starts_lie_in_the_range(box: Sandbox, tmp_path: Pa
     box.wait(lambda: not box.run("squeue", "--noheader", "--states=PD,R,CG,S,CF"))
     with closing(Answers(tmp_path)) as answers:
         first = look(box.slurm, frozenset())
-        assert len(first.present.past) >= 25
         assert not first.accounting
-        assert {one.claim_s for one in first.present.past} == {60.0}
+        assert sum(one.claim_s == 60.0 for one in first.present.past) >= 25  # others ran here, too
         answers.saw(first.ended)
         jobs = []
         for s in [5, *(1 + (5 * i) % 6 for i in range(8))]:
