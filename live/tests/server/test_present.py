@@ -46,7 +46,7 @@ def test_what_a_ledger_tells_of_now_and_later(tmp_path: Path, capsys: pytest.Cap
         assert at.claims == dict.fromkeys(("x", "y", "a", "b"), 600.0)
         one = samples(at, stack, ["a", "b"], 1)[0]
         begun = max(job.started_s or 0.0 for job in table.running.values())
-        assert one.starts["b"] <= begun + 600.0 + 1e-6
+        assert one.starts["b"] <= begun + 1200.0 + 1e-6  # before or behind a, by which of the two ends first
         assert one.starts["a"] > begun
 
         where = ("--dir", str(folder))
